@@ -4,6 +4,7 @@ use std::sync::{Arc, Weak};
 
 use stetfs_sync::Mutex;
 
+use crate::data::DataStore;
 use crate::inode::InodeStore;
 use crate::space::Allocator;
 use crate::volume::Volume;
@@ -15,8 +16,7 @@ pub struct Fs {
     pub(crate) inodes: Arc<InodeStore>,
     /// What opening replayed.
     pub(crate) recovered: Option<stetfs_journal::RecoveryReport>,
-    /// Dirty file data and its way home (data/).
-    pub(crate) data: crate::data::DataState,
+    pub(crate) data: Arc<DataStore>,
     /// One rename that moves a directory to another parent at a time.
     pub(crate) rename_lock: Mutex<()>,
     /// Ourselves, for callbacks that outlive a call.

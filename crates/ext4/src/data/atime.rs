@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use stetfs_ondisk::ext4::inode::InodeFlags;
 use stetfs_ondisk::ext4::time::Timestamp;
 
+use super::store::DataStore;
 use crate::error::Result;
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};
@@ -19,14 +20,14 @@ impl Fs {
     pub(crate) fn touch_atime(&self, inode: &Inode) {
         let now = self.vol.now();
         let stays = self.vol.writable().is_err() || self.is_frozen();
-        if stays || !self.atime_is_old(&inode.body.read(), now) {
+        if stays || !self.data.atime_is_old(&inode.body.read(), now) {
             return;
         }
         // A reader does not wait for writers just for this.
         let Some(mut body) = inode.body.try_write() else {
             return;
         };
-        if !self.atime_is_old(&body, now) {
+        if !self.data.atime_is_old(&body, now) {
             return;
         }
         if self.vol.opts.lazytime && self.inodes.put_off(inode) {
@@ -46,7 +47,9 @@ impl Fs {
             tracing::debug!(ino = inode.ino, "no access time: {e}");
         }
     }
+}
 
+impl DataStore {
     /// Puts the inode into the journal if its access time is not there yet. No lock and no handle
     /// may be held.
     ///

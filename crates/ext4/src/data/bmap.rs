@@ -8,6 +8,7 @@
 use std::sync::atomic::Ordering;
 
 use super::map::Mapping;
+use super::store::DataStore;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};
@@ -34,7 +35,7 @@ impl Fs {
         }
         inode.check_alone()?;
         inode.told.store(true, Ordering::Release);
-        self.bring_home(&inode, &body)?;
+        self.data.bring_home(&inode, &body)?;
         let (unit, block) = (u64::from(unit), u64::from(self.vol.geo.block_size));
         let place = index.checked_mul(unit).map(|at| (at / block, at % block));
         let Some((Ok(lblk), skip)) = place.map(|(lblk, skip)| (u32::try_from(lblk), skip)) else {
@@ -45,7 +46,7 @@ impl Fs {
             start,
             len,
             unwritten: false,
-        } = self.map_run(&inode, &body, lblk, need)?
+        } = self.data.map_run(&inode, &body, lblk, need)?
         else {
             return Ok(0);
         };
@@ -54,6 +55,23 @@ impl Fs {
         Ok(if whole { at / unit } else { 0 })
     }
 
+    /// After a write of what somebody's page cache held: brings it home at once if somebody was
+    /// told where the file's blocks lie. Linux writes its cache of a file back as it begins to
+    /// swap to it, when the blocks are told already.
+    ///
+    /// # Errors
+    /// What could not be brought home.
+    pub fn settle_blocks(&self, ino: Ino) -> Result<()> {
+        let inode = self.inodes.iget(ino)?;
+        if !inode.told.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let body = inode.body.write();
+        self.data.bring_home(&inode, &body)
+    }
+}
+
+impl DataStore {
     /// What lies at file block `lblk`, for up to `need` blocks, if they lie there in a row,
     /// whatever says so.
     fn map_run(&self, inode: &Inode, body: &InodeBody, lblk: u32, need: u64) -> Result<Mapping> {
@@ -82,21 +100,6 @@ impl Fs {
             };
         }
         Ok(all)
-    }
-
-    /// After a write of what somebody's page cache held: brings it home at once if somebody was
-    /// told where the file's blocks lie. Linux writes its cache of a file back as it begins to
-    /// swap to it, when the blocks are told already.
-    ///
-    /// # Errors
-    /// What could not be brought home.
-    pub fn settle_blocks(&self, ino: Ino) -> Result<()> {
-        let inode = self.inodes.iget(ino)?;
-        if !inode.told.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        let body = inode.body.write();
-        self.bring_home(&inode, &body)
     }
 
     /// Brings home what is newer than its home of a file's content. The caller holds the inode's

@@ -14,8 +14,8 @@ use std::ops::Range;
 use stetfs_journal::{BlockNr, Handle};
 use stetfs_ondisk::ext4::extent::Extent;
 
+use super::store::DataStore;
 use crate::error::{FsError, Result};
-use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};
 use crate::space::{AllocFor, BlockRun, Freed};
 
@@ -36,7 +36,7 @@ impl Space {
     }
 }
 
-impl Fs {
+impl DataStore {
     /// The logical cluster in which file block `lblk` lies.
     fn logical_cluster(&self, lblk: u64) -> Range<u64> {
         let ratio = u64::from(self.vol.geo.ratio());

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use stetfs_journal::{Handle, Stamp};
 
 use super::home::HomeError;
+use super::store::DataStore;
 use crate::durability::{Changed, Dropping, Unlogged};
 use crate::error::Result;
 use crate::fs::Fs;
@@ -18,6 +19,19 @@ use crate::types::DataMode;
 const BEHIND_BYTES: u64 = 16 << 20;
 
 impl Fs {
+    /// What was written to the file last had been dirty for a while before it came here, in the
+    /// kernel's page cache: it goes home no later than with the next commit, in place of
+    /// waiting for its full age again.
+    pub fn write_back_early(&self, f: &OpenRef) {
+        let due = Instant::now().checked_add(self.data.early_age());
+        let mut ledger = f.inode.dirty.ledger.lock();
+        if ledger.has_dirty() {
+            ledger.is_due_at(due);
+        }
+    }
+}
+
+impl DataStore {
     /// Makes blocks dirty that were just changed, given in ascending order. With `h`: they were
     /// just allocated, or converted from unwritten, in that handle (data.D4).
     pub(super) fn add_dirty(&self, inode: &Inode, blocks: Vec<Changed>, h: Option<&Handle<'_>>) {
@@ -48,7 +62,7 @@ impl Fs {
             let size = u64::from(self.vol.geo.block_size);
             is_stream = ledger.is_stream(added, BEHIND_BYTES.div_ceil(size));
         }
-        let set = &self.data.dirty;
+        let set = &self.state.dirty;
         let before = set.more(new * u64::from(self.vol.geo.block_size));
         if first {
             set.files.lock().insert(inode.ino);
@@ -59,7 +73,7 @@ impl Fs {
         if is_stream {
             set.streams.lock().insert(inode.ino);
         }
-        if is_stream || before > set.much() || !self.data.is_watched() {
+        if is_stream || before > set.much() || !self.state.is_watched() {
             self.wake_flusher();
         }
     }
@@ -69,17 +83,6 @@ impl Fs {
     pub(super) fn early_age(&self) -> Duration {
         let commit = Duration::from_secs(u64::from(self.vol.opts.commit_secs));
         commit.min(self.vol.opts.dirty_expire)
-    }
-
-    /// What was written to the file last had been dirty for a while before it came here, in the
-    /// kernel's page cache: it goes home no later than with the next commit, in place of
-    /// waiting for its full age again.
-    pub fn write_back_early(&self, f: &OpenRef) {
-        let due = Instant::now().checked_add(self.early_age());
-        let mut ledger = f.inode.dirty.ledger.lock();
-        if ledger.has_dirty() {
-            ledger.is_due_at(due);
-        }
     }
 
     /// Forgets the dirty blocks of a range of file blocks that is about to be freed, or to become
@@ -119,7 +122,7 @@ impl Fs {
         }
         let _flush = inode.dirty.flush.lock();
         let dropped = inode.dirty.ledger.lock().free(range);
-        self.data
+        self.state
             .dirty
             .less(dropped * u64::from(self.vol.geo.block_size));
         Ok(())
@@ -172,19 +175,19 @@ mod tests {
             .unwrap();
         let write = |mib: u64| fs.write(&ROOT, &file, mib << 20, &[7; 1 << 20], false);
         for mib in 0..BEHIND_BYTES >> 20 {
-            assert!(fs.data.dirty.streams.lock().is_empty());
+            assert!(fs.data.state.dirty.streams.lock().is_empty());
             write(mib).unwrap();
         }
         let patience = Instant::now() + Duration::from_secs(30);
-        while fs.data.dirty.bytes() > 0 {
-            assert!(Instant::now() < patience, "{}", fs.data.dirty.bytes());
+        while fs.data.state.dirty.bytes() > 0 {
+            assert!(Instant::now() < patience, "{}", fs.data.state.dirty.bytes());
             std::thread::sleep(Duration::from_millis(1));
         }
         // What is overwritten may be overwritten again.
         for mib in 0..BEHIND_BYTES >> 20 {
             write(mib).unwrap();
         }
-        assert_eq!(fs.data.dirty.bytes(), BEHIND_BYTES);
+        assert_eq!(fs.data.state.dirty.bytes(), BEHIND_BYTES);
     }
 
     /// An earlier transaction may have made blocks reachable, so their data goes home before they

@@ -8,6 +8,7 @@ use stetfs_ondisk::ext4::inode::InodeFlags;
 
 use super::map::Mapping;
 use super::pages::Pages;
+use super::store::DataStore;
 use super::whole::Steps;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
@@ -54,11 +55,12 @@ impl Fs {
         let mut guard = inode.body.write();
         let body = &mut *guard;
         let only_adds = matches!(mode, FallocateMode::Allocate { .. });
-        self.check_changeable(body, only_adds.then_some(u64::MAX))?;
+        self.data
+            .check_changeable(body, only_adds.then_some(u64::MAX))?;
         inode.check_alone()?;
         let end = match offset.checked_add(len) {
             _ if len == 0 => return Err(FsError::Errno(libc::EINVAL)),
-            Some(end) if end <= self.max_size_of(body) => end,
+            Some(end) if end <= self.data.max_size_of(body) => end,
             _ => return Err(FsError::Errno(libc::EFBIG)),
         };
         let moved = match only_adds {
@@ -79,7 +81,7 @@ impl Fs {
         let (promise, _quota) = match mode {
             FallocateMode::PunchHole => (None, None),
             _ => {
-                let (clusters, nodes) = self.space_for(inode, body, &range)?;
+                let (clusters, nodes) = self.data.space_for(inode, body, &range)?;
                 let blocks = clusters * u64::from(self.vol.geo.ratio());
                 let quota = self.promise(ctx, body.owner(), blocks, 0)?;
                 quota.give(body);
@@ -92,8 +94,8 @@ impl Fs {
         let mut h = self
             .vol
             .journal
-            .begin(self.map_credits(body) + 4 * credits::WRITE_INODE)?;
-        let result = self.change_blocks(&mut h, inode, body, mode, &range);
+            .begin(self.data.map_credits(body) + 4 * credits::WRITE_INODE)?;
+        let result = self.data.change_blocks(&mut h, inode, body, mode, &range);
         drop(promise);
         let now = self.vol.now();
         body.set_mtime(now);
@@ -101,11 +103,13 @@ impl Fs {
         // Also after an error: what was done so far is in the tree.
         match self.vol.opts.canary.lax_fallocate {
             true => self.inodes.store_inode(&h, inode, body)?,
-            false => self.write_inode_step(&h, inode, body)?,
+            false => self.data.write_inode_step(&h, inode, body)?,
         }
         result
     }
+}
 
+impl DataStore {
     /// Changes the map, the content and the size. Credits to write the inode are left, whatever
     /// comes of it.
     fn change_blocks(

@@ -8,43 +8,43 @@ use std::time::Duration;
 use stetfs_journal::JournalError;
 
 use super::state::Wanted;
+use super::store::DataStore;
 use crate::error::Result;
-use crate::fs::Fs;
 
 /// How often the age of dirty data is looked at: so many times within the age, and within bounds.
 const LOOKS: u32 = 8;
 const SHORTEST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_secs(1);
 
-impl Fs {
+impl DataStore {
     /// Wakes the thread that writes data home in the background. Says no if there is none.
     pub(super) fn wake_flusher(&self) -> bool {
-        if !self.data.started.load(Ordering::Acquire)
-            && !self.data.started.swap(true, Ordering::AcqRel)
+        if !self.state.started.load(Ordering::Acquire)
+            && !self.state.started.swap(true, Ordering::AcqRel)
         {
-            let (fs, wanted) = (self.me.clone(), self.data.wanted.clone());
+            let (store, wanted) = (self.me.clone(), self.state.wanted.clone());
             let look = (self.early_age() / LOOKS).clamp(SHORTEST, LONGEST);
             let thread = std::thread::Builder::new()
                 .name("stet-flush".into())
-                .spawn(move || run(&fs, &wanted, look));
+                .spawn(move || run(&store, &wanted, look));
             match thread {
-                Ok(thread) => *self.data.thread.lock() = Some(thread),
+                Ok(thread) => *self.state.thread.lock() = Some(thread),
                 Err(e) => {
                     // Then commits and syncs alone write data home; the next need tries again.
                     tracing::warn!("no thread for background write-back: {e}");
-                    self.data.started.store(false, Ordering::Release);
+                    self.state.started.store(false, Ordering::Release);
                     return false;
                 }
             }
         }
-        self.data.wanted.flush();
+        self.state.wanted.flush();
         true
     }
 
     /// Ends background write-back: afterwards its thread holds nothing of the volume any more.
     pub(crate) fn stop_flusher(&self) {
-        self.data.wanted.quit();
-        let thread = self.data.thread.lock().take();
+        self.state.wanted.quit();
+        let thread = self.state.thread.lock().take();
         if let Some(thread) = thread
             && thread.thread().id() != std::thread::current().id()
             && thread.join().is_err()
@@ -59,12 +59,12 @@ impl Fs {
     /// # Errors
     /// EROFS once the volume is read-only.
     pub(crate) fn throttle_data(&self) -> Result<()> {
-        while self.data.dirty.is_full() {
+        while self.state.dirty.is_full() {
             self.vol.writable()?;
             if !self.wake_flusher() {
                 self.flush_old(true)?;
             }
-            self.data.dirty.wait_for_room(Duration::from_millis(100));
+            self.state.dirty.wait_for_room(Duration::from_millis(100));
         }
         Ok(())
     }
@@ -72,21 +72,21 @@ impl Fs {
     /// Writes home what is old, what is written as a stream, and all of it when there is much.
     fn write_back(&self) -> Result<(), JournalError> {
         self.flush_streams()?;
-        self.flush_old(self.data.dirty.bytes() > self.data.dirty.much())?;
+        self.flush_old(self.state.dirty.bytes() > self.state.dirty.much())?;
         self.hide_lost();
         Ok(())
     }
 }
 
-fn run(fs: &Weak<Fs>, wanted: &Wanted, look: Duration) {
+fn run(store: &Weak<DataStore>, wanted: &Wanted, look: Duration) {
     stetfs_sync::run_anywhere();
     while wanted.next(look) {
-        let Some(fs) = fs.upgrade() else { return };
+        let Some(store) = store.upgrade() else { return };
         // Nothing reaches a volume that has stopped. A failure has stopped it, too.
-        let goes_on = fs.vol.writable().is_ok() && fs.write_back().is_ok();
+        let goes_on = store.vol.writable().is_ok() && store.write_back().is_ok();
         wanted.watching.store(false, Ordering::SeqCst);
         // Whoever makes data dirty counts it first, and then looks whether it is watched.
-        if goes_on && fs.data.dirty.needs_care() {
+        if goes_on && store.state.dirty.needs_care() {
             wanted.watching.store(true, Ordering::SeqCst);
         }
     }

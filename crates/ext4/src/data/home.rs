@@ -7,13 +7,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use stetfs_block::{BlockError, WriteList};
-use stetfs_journal::{JournalError, Submit};
+use stetfs_journal::{FileState, JournalError, Submit};
 use stetfs_sync::MutexGuard;
 
 use super::precedence::WritebackPriority;
+use super::store::DataStore;
 use crate::durability::Leaving;
 use crate::error::{FsError, Result};
-use crate::fs::Fs;
 use crate::inode::Inode;
 use crate::types::{DataMode, Ino, OnDataError};
 
@@ -82,7 +82,17 @@ impl<'a> Batch<'a> {
     }
 }
 
-impl Fs {
+impl FileState for DataStore {
+    fn hand_out(&self, inos: &[Ino], send: &mut Submit<'_>) -> Result<(), JournalError> {
+        self.hand_out_data(inos, WritebackPriority::Commit, send)
+    }
+
+    fn aborted(&self, why: &JournalError) {
+        self.vol.journal_stopped(why);
+    }
+}
+
+impl DataStore {
     /// Whether syncs that are to be expected go before, so that little is given to the device at
     /// once.
     pub(super) fn gives_way(&self, priority: WritebackPriority) -> bool {
@@ -91,7 +101,7 @@ impl Fs {
             WritebackPriority::Commit => !self.vol.journal.is_awaited(),
             WritebackPriority::Background => true,
         };
-        may && self.data.precedence.is_claimed()
+        may && self.state.precedence.is_claimed()
     }
 
     /// Writes home what is dirty now in these files, in ascending order of their numbers. The
@@ -138,7 +148,7 @@ impl Fs {
             while let Some(at) = from {
                 let gives_way = self.gives_way(priority);
                 if gives_way && batch.locks.is_empty() {
-                    self.data.precedence.give_way();
+                    self.state.precedence.give_way();
                 }
                 let room = self.batch_blocks(gives_way);
                 batch.lock(inode);
@@ -196,7 +206,7 @@ impl Fs {
             let mark = || self.vol.journal.flush_mark();
             inode.dirty.ledger.lock().came_home(count, mark);
         }
-        self.data
+        self.state
             .dirty
             .less(blocks.len() as u64 * u64::from(self.vol.geo.block_size));
         result
@@ -245,11 +255,11 @@ impl Fs {
             }
         }
         if lost {
-            self.data.dirty.lost.lock().insert(inode.ino);
+            self.state.dirty.lost.lock().insert(inode.ino);
             self.wake_flusher();
         }
         let e = FsError::from(e);
-        self.data.failures.add(e.clone());
+        self.state.failures.add(e.clone());
         if inode.dirty.failures.add(e.clone()) {
             tracing::error!("data of inode {} is lost: {e}", inode.ino);
         }
@@ -302,7 +312,7 @@ impl Fs {
     /// # Errors
     /// As [`write_home`](Self::write_home).
     pub(super) fn flush_old(&self, all: bool) -> Result<(), JournalError> {
-        let inos: Vec<Ino> = self.data.dirty.files.lock().iter().copied().collect();
+        let inos: Vec<Ino> = self.state.dirty.files.lock().iter().copied().collect();
         let mut old = Vec::new();
         for ino in inos {
             match self.inodes.find(ino).filter(|f| f.dirty.has_dirty()) {
@@ -319,7 +329,7 @@ impl Fs {
     /// # Errors
     /// As [`write_home`](Self::write_home).
     pub(super) fn flush_streams(&self) -> Result<(), JournalError> {
-        let streams = std::mem::take(&mut *self.data.dirty.streams.lock());
+        let streams = std::mem::take(&mut *self.state.dirty.streams.lock());
         for ino in streams {
             self.write_home(&[ino], WritebackPriority::Background)?;
         }
@@ -328,7 +338,7 @@ impl Fs {
 
     /// Takes a clean file off the list of those with dirty data.
     fn forget_clean(&self, ino: Ino) {
-        let files = &self.data.dirty.files;
+        let files = &self.state.dirty.files;
         files.lock().remove(&ino);
         // It may have become dirty meanwhile: `add_dirty` fills the ledger first and then enters
         // the file, so either it is dirty here or it is entered after this.

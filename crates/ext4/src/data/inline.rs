@@ -10,6 +10,7 @@ use stetfs_ondisk::ext4::xattr::{Value, index};
 
 use super::credits::APPEND_DIR_BLOCK;
 use super::pages::Pages;
+use super::store::DataStore;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};
@@ -40,6 +41,53 @@ impl Inline {
 }
 
 impl Fs {
+    /// Moves inline content out into a block, if there is any. The caller holds the inode's lock
+    /// and no handle.
+    ///
+    /// # Errors
+    /// ENOSPC; EUCLEAN.
+    pub(crate) fn move_out(&self, inode: &Inode, body: &mut InodeBody) -> Result<()> {
+        if !body.is_inline() {
+            return Ok(());
+        }
+        inode.check_alive()?;
+        let inline = self.data.inline(inode, body)?;
+        let entries = if body.is_dir() {
+            Some(self.inline_entries(inode, body, &inline)?)
+        } else {
+            None
+        };
+        let bs = self.vol.geo.block_size as usize;
+        let layout = self
+            .inodes
+            .xattr_load(inode, body)?
+            .with(bs, index::SYSTEM, DATA, None)?;
+        let room = super::credits::append_dir_space(1) + layout.blocks();
+        let _room = self.space.reserve(room, true)?;
+        let need = APPEND_DIR_BLOCK + layout.credits() + 2 * WRITE_INODE;
+        let h = self.vol.journal.begin(need)?;
+        self.vol.whole(|| {
+            self.inodes.xattr_apply(&h, inode, body, &layout)?;
+            let flags = body.flags() - InodeFlags::INLINE_DATA;
+            body.set_flags(flags);
+            self.data.init_map(body)?;
+            let size = body.size();
+            if let Some(entries) = entries {
+                body.set_size(0);
+                self.dir_fill(&h, inode, body, &entries)?;
+            } else if size > 0 {
+                let nr = self.data.add_meta_block(&h, inode, body, 0)?;
+                let mut pages = Pages::new(&self.data, self.data.data_path(&h, body));
+                let put = pages.put(0, nr, 0, inline.content()?, true);
+                pages.done(inode);
+                put?;
+            }
+            self.inodes.write_inode_data(&h, inode, body)
+        })
+    }
+}
+
+impl DataStore {
     /// The content of an inode that holds it itself.
     ///
     /// # Errors
@@ -134,50 +182,5 @@ impl Fs {
             self.inodes.write_inode_data(&h, inode, body)
         })?;
         Ok(true)
-    }
-
-    /// Moves inline content out into a block, if there is any. The caller holds the inode's lock
-    /// and no handle.
-    ///
-    /// # Errors
-    /// ENOSPC; EUCLEAN.
-    pub(crate) fn move_out(&self, inode: &Inode, body: &mut InodeBody) -> Result<()> {
-        if !body.is_inline() {
-            return Ok(());
-        }
-        inode.check_alive()?;
-        let inline = self.inline(inode, body)?;
-        let entries = if body.is_dir() {
-            Some(self.inline_entries(inode, body, &inline)?)
-        } else {
-            None
-        };
-        let bs = self.vol.geo.block_size as usize;
-        let layout = self
-            .inodes
-            .xattr_load(inode, body)?
-            .with(bs, index::SYSTEM, DATA, None)?;
-        let room = super::credits::append_dir_space(1) + layout.blocks();
-        let _room = self.space.reserve(room, true)?;
-        let need = APPEND_DIR_BLOCK + layout.credits() + 2 * WRITE_INODE;
-        let h = self.vol.journal.begin(need)?;
-        self.vol.whole(|| {
-            self.inodes.xattr_apply(&h, inode, body, &layout)?;
-            let flags = body.flags() - InodeFlags::INLINE_DATA;
-            body.set_flags(flags);
-            self.init_map(body)?;
-            let size = body.size();
-            if let Some(entries) = entries {
-                body.set_size(0);
-                self.dir_fill(&h, inode, body, &entries)?;
-            } else if size > 0 {
-                let nr = self.add_meta_block(&h, inode, body, 0)?;
-                let mut pages = Pages::new(self, self.data_path(&h, body));
-                let put = pages.put(0, nr, 0, inline.content()?, true);
-                pages.done(inode);
-                put?;
-            }
-            self.inodes.write_inode_data(&h, inode, body)
-        })
     }
 }

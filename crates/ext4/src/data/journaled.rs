@@ -4,6 +4,7 @@ use stetfs_journal::Credits;
 use stetfs_ondisk::ext4::features::Compat;
 use stetfs_ondisk::ext4::inode::InodeFlags;
 
+use super::store::DataStore;
 use super::write::{CHUNK, SPARE_RUNS};
 use crate::error::Result;
 use crate::fs::Fs;
@@ -12,14 +13,6 @@ use crate::space::credits;
 use crate::types::{DataMode, FileType, ROOT_INO};
 
 impl Fs {
-    /// Whether the content of this inode goes through the journal.
-    pub(super) fn journals_data(&self, body: &InodeBody) -> bool {
-        !body.is_regular()
-            || body.is_value()
-            || self.vol.opts.journal.data() == DataMode::Journal
-            || body.flags().contains(InodeFlags::JOURNAL_DATA)
-    }
-
     /// Whether a write of so many bytes to what the file has already is whole or absent after any
     /// crash, however it is aligned: its data goes through the journal, and lies in one chunk and
     /// one transaction.
@@ -27,7 +20,7 @@ impl Fs {
         let body = file.inode.body.read();
         file.inode.kind == FileType::Regular
             && self.journals_whole(&body)
-            && self.holds_whole(&body, bytes)
+            && self.data.holds_whole(&body, bytes)
     }
 
     /// The same of files of this volume that lie in few pieces.
@@ -39,7 +32,17 @@ impl Fs {
         let is_whole = has_journal && self.vol.opts.journal.data() == DataMode::Journal;
         let root = self.inodes.iget(ROOT_INO)?;
         let body = root.body.read();
-        Ok(is_whole && self.holds_whole(&body, bytes))
+        Ok(is_whole && self.data.holds_whole(&body, bytes))
+    }
+}
+
+impl DataStore {
+    /// Whether the content of this inode goes through the journal.
+    pub(super) fn journals_data(&self, body: &InodeBody) -> bool {
+        !body.is_regular()
+            || body.is_value()
+            || self.vol.opts.journal.data() == DataMode::Journal
+            || body.flags().contains(InodeFlags::JOURNAL_DATA)
     }
 
     /// Whether one chunk, and one transaction, hold a write of so many bytes to a file with such a

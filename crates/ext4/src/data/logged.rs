@@ -9,13 +9,13 @@ use stetfs_ondisk::stet::record::Run;
 
 use super::map::Mapping;
 use super::pages::{DataPath, Pages};
+use super::store::DataStore;
 use super::whole::Steps;
 use crate::error::{FsError, Result};
-use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};
 use crate::space::{BlockRun, credits};
 
-impl Fs {
+impl DataStore {
     /// Unmaps file blocks; those behind the last possible one do not count.
     pub(crate) fn unmap(
         &self,

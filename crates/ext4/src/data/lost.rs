@@ -7,9 +7,9 @@ use std::ops::Range;
 
 use stetfs_ondisk::ext4::inode::InodeFlags;
 
+use super::store::DataStore;
 use super::whole::Steps;
 use crate::error::Result;
-use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};
 use crate::space::credits;
 
@@ -25,17 +25,17 @@ fn runs(blocks: &BTreeSet<u32>) -> Vec<Range<u64>> {
     runs
 }
 
-impl Fs {
+impl DataStore {
     /// Sees to it that what lies in lost blocks is not read. A file that somebody works on comes
     /// later: he may wait for what the caller writes home.
     pub(crate) fn hide_lost(&self) {
-        let files = std::mem::take(&mut *self.data.dirty.lost.lock());
+        let files = std::mem::take(&mut *self.state.dirty.lost.lock());
         for ino in files {
             let Some(inode) = self.inodes.find(ino) else {
                 continue;
             };
             let Some(mut body) = inode.body.try_write() else {
-                self.data.dirty.lost.lock().insert(ino);
+                self.state.dirty.lost.lock().insert(ino);
                 continue;
             };
             let lost = inode.dirty.take_lost();

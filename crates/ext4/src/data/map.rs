@@ -12,8 +12,8 @@ use super::blockmap::{self, BlockMap};
 use super::clusters::Space;
 use super::extents::{self, Tree};
 use super::mapping::{EditMap, Found, first_from};
+use super::store::DataStore;
 use crate::error::{FsError, Result};
-use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};
 use crate::space::{AllocFor, BlockRun, Freed};
 use crate::types::ROOT_INO;
@@ -62,7 +62,7 @@ impl MapKind {
     }
 }
 
-impl Fs {
+impl DataStore {
     /// What maps file block `lblk`; of a block map at most `max` blocks are told.
     fn find(&self, inode: &Inode, body: &InodeBody, lblk: u32, max: u32) -> Result<Found> {
         let root = body.i_block();

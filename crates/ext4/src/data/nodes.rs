@@ -4,14 +4,14 @@ use std::cell::Cell;
 
 use stetfs_journal::{BlockNr, Handle};
 
+use super::store::DataStore;
 use crate::error::Result;
-use crate::fs::Fs;
 use crate::inode::Inode;
 use crate::space::{AllocFor, Freed};
 
 /// Takes and gives blocks within a handle, and counts them.
 pub(crate) struct NodeBlocks<'a> {
-    fs: &'a Fs,
+    store: &'a DataStore,
     h: &'a Handle<'a>,
     inode: &'a Inode,
     /// Blocks taken less blocks given back.
@@ -19,9 +19,9 @@ pub(crate) struct NodeBlocks<'a> {
 }
 
 impl<'a> NodeBlocks<'a> {
-    pub(crate) fn new(fs: &'a Fs, h: &'a Handle<'_>, inode: &'a Inode) -> NodeBlocks<'a> {
+    pub(crate) fn new(store: &'a DataStore, h: &'a Handle<'_>, inode: &'a Inode) -> NodeBlocks<'a> {
         NodeBlocks {
-            fs,
+            store,
             h,
             inode,
             delta: Cell::new(0),
@@ -30,19 +30,19 @@ impl<'a> NodeBlocks<'a> {
 
     /// Takes a block, with the cluster around it, as near to `near` as can be.
     pub(crate) fn allocate(&self, near: BlockNr) -> Result<BlockNr> {
-        let run = self
-            .fs
-            .space
-            .alloc_blocks(self.h, self.inode, Some(near), 1, AllocFor::Meta)?;
+        let run =
+            self.store
+                .space
+                .alloc_blocks(self.h, self.inode, Some(near), 1, AllocFor::Meta)?;
         self.delta.set(self.delta.get() + i64::from(run.len));
         Ok(run.start)
     }
 
     /// Gives a block back.
     pub(crate) fn free(&self, nr: BlockNr) -> Result<()> {
-        let ratio = self.fs.vol.geo.ratio();
+        let ratio = self.store.vol.geo.ratio();
         self.delta.set(self.delta.get() - i64::from(ratio));
-        self.fs.space.free_cluster(self.h, nr, Freed::Journaled)
+        self.store.space.free_cluster(self.h, nr, Freed::Journaled)
     }
 
     /// Blocks taken less blocks given back.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use stetfs_journal::BlockNr;
 use stetfs_ondisk::ext4::features::RoCompat;
 
+use super::store::DataStore;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody, OpenRef};
@@ -49,9 +50,11 @@ impl Fs {
             return Ok(());
         }
         let blocks = body.size().div_ceil(u64::from(self.vol.geo.block_size));
-        self.has_blocks_once(&f.inode, &body, blocks)
+        self.data.has_blocks_once(&f.inode, &body, blocks)
     }
+}
 
+impl DataStore {
     /// Sees to it that the first `blocks` blocks of a file or directory are different ones.
     pub(crate) fn has_blocks_once(
         &self,

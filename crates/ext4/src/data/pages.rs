@@ -6,9 +6,9 @@ use std::sync::Arc;
 use stetfs_cache::Page;
 use stetfs_journal::{BlockNr, Handle};
 
+use super::store::DataStore;
 use crate::durability::Changed;
 use crate::error::{FsError, Result};
-use crate::fs::Fs;
 use crate::inode::Inode;
 
 /// How changed data gets home.
@@ -23,15 +23,15 @@ pub(super) enum DataPath<'a> {
 
 /// Changes data blocks of one file; [`done`](Pages::done) makes them dirty.
 pub(super) struct Pages<'a> {
-    fs: &'a Fs,
+    store: &'a DataStore,
     path: DataPath<'a>,
     dirty: Vec<Changed>,
 }
 
 impl<'a> Pages<'a> {
-    pub(super) fn new(fs: &'a Fs, path: DataPath<'a>) -> Pages<'a> {
+    pub(super) fn new(store: &'a DataStore, path: DataPath<'a>) -> Pages<'a> {
         Pages {
-            fs,
+            store,
             path,
             dirty: Vec::new(),
         }
@@ -50,12 +50,12 @@ impl<'a> Pages<'a> {
         bytes: &[u8],
         fresh: bool,
     ) -> Result<()> {
-        let len = self.fs.vol.cache.block_size();
+        let len = self.store.vol.cache.block_size();
         let whole = at == 0 && bytes.len() == len;
         let block = if whole || fresh {
-            self.fs.vol.cache.get(nr)
+            self.store.vol.cache.get(nr)
         } else {
-            self.fs.vol.cache.read(nr)?
+            self.store.vol.cache.read(nr)?
         };
         let put = |page: &mut [u8]| match page.get_mut(at..at + bytes.len()) {
             Some(to) => {
@@ -69,8 +69,8 @@ impl<'a> Pages<'a> {
             DataPath::Journal(h) => put(&mut h.modify(&block)?)?,
             DataPath::Home(_) => {
                 let is_stale = fresh
-                    && self.fs.vol.opts.canary.show_stale
-                    && self.fs.vol.cache.read(nr).is_ok();
+                    && self.store.vol.opts.canary.show_stale
+                    && self.store.vol.cache.read(nr).is_ok();
                 let mut write = block.write();
                 if whole {
                     // A snapshot of the old content needs no copy: all of it is replaced.
@@ -106,7 +106,7 @@ impl<'a> Pages<'a> {
     /// # Errors
     /// A read that failed.
     pub(super) fn zero(&mut self, lblk: u32, nr: BlockNr, range: Range<usize>) -> Result<()> {
-        let block = self.fs.vol.cache.read(nr)?;
+        let block = self.store.vol.cache.read(nr)?;
         let clean = block.peek().is_some_and(|p| {
             p.get(range.clone())
                 .is_some_and(|b| b.iter().all(|b| *b == 0))
@@ -143,7 +143,7 @@ impl<'a> Pages<'a> {
     /// The blocks changed so far become dirty data of the file.
     pub(super) fn done(self, inode: &Inode) {
         if let DataPath::Home(h) = self.path {
-            self.fs.add_dirty(inode, self.dirty, h);
+            self.store.add_dirty(inode, self.dirty, h);
         }
     }
 }

@@ -7,6 +7,7 @@ use stetfs_block::ReadList;
 use stetfs_journal::BlockNr;
 
 use super::map::Mapping;
+use super::store::DataStore;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody, OpenRef};
@@ -36,7 +37,7 @@ impl Fs {
             }
             let len = body.size().saturating_sub(offset).min(buf.len() as u64) as usize;
             match buf.get_mut(..len) {
-                Some(buf) if len > 0 => self.read_range(inode, &body, offset, buf)?,
+                Some(buf) if len > 0 => self.data.read_range(inode, &body, offset, buf)?,
                 _ => return Ok(0),
             }
             len
@@ -46,7 +47,9 @@ impl Fs {
         }
         Ok(len)
     }
+}
 
+impl DataStore {
     /// Fills `buf` with what lies from `offset` on; holes read as zeroes. No look at the size.
     pub(crate) fn read_range(
         &self,

@@ -12,9 +12,9 @@ use stetfs_sync::MutexGuard;
 
 use super::map::Mapping;
 use super::precedence::WritebackPriority;
+use super::store::DataStore;
 use crate::durability::{Before, Found, Naming, Plan, Room, SyncReason, Unlogged};
 use crate::error::Result;
-use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};
 use crate::types::{DataMode, FileType, Ino};
 
@@ -79,10 +79,10 @@ struct Chain {
     names: Vec<MadeName>,
 }
 
-impl Fs {
+impl DataStore {
     /// How often files were synced by a commit although they have records, by reason.
     pub(crate) fn sync_reasons(&self) -> Vec<(&'static str, u64)> {
-        self.data.reasons.all()
+        self.state.reasons.all()
     }
 
     /// Makes a file durable without a commit, in its turn. With [`Wait::Inline`] it writes no more
@@ -101,10 +101,10 @@ impl Fs {
             return Ok(SyncOutcome::Synced);
         }
         if inode.kind != FileType::Regular {
-            self.data.reasons.count(SyncReason::Kind);
+            self.state.reasons.count(SyncReason::Kind);
             return Ok(SyncOutcome::NeedsCommit);
         }
-        let _sync = self.data.precedence.begin();
+        let _sync = self.state.precedence.begin();
         for _ in 0..TRIES {
             match self.next_sync_step(inode, datasync) {
                 Step::Plan(Plan::Nothing) => return Ok(SyncOutcome::Synced),
@@ -122,7 +122,7 @@ impl Fs {
                     }
                 }
                 Step::Plan(Plan::Commit(reason)) => {
-                    self.data.reasons.count(reason);
+                    self.state.reasons.count(reason);
                     return Ok(SyncOutcome::NeedsCommit);
                 }
                 Step::Plan(Plan::Record) => {
@@ -143,7 +143,7 @@ impl Fs {
                 }
             }
         }
-        self.data.reasons.count(SyncReason::Busy);
+        self.state.reasons.count(SyncReason::Busy);
         Ok(SyncOutcome::NeedsCommit)
     }
 
@@ -464,6 +464,7 @@ impl Fs {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use crate::fs::Fs;
     use std::sync::mpsc::channel;
 
     use stetfs_testkit::Mkfs;
@@ -501,7 +502,7 @@ mod tests {
             sync();
             fs.write(&ROOT, &file, 0, &[2; 4096], false).unwrap();
             let inode = fs.inodes.iget(attr.ino).unwrap();
-            fs.flush_files(&[&inode]).unwrap();
+            fs.data.flush_files(&[&inode]).unwrap();
             sync();
             let crashed = Arc::new(device.fork());
 
@@ -541,7 +542,7 @@ mod tests {
                 .unwrap();
             let v = Synced { device, fs, file };
             v.write(1);
-            v.fs.flush_files(&[&v.file.inode]).unwrap();
+            v.fs.data.flush_files(&[&v.file.inode]).unwrap();
             v.fs.vol.journal.commit_all().unwrap();
             // Else the next sync writes data home first.
             v.fs.vol.journal.flush_shared().unwrap();

@@ -32,7 +32,7 @@ impl Fs {
         while at < size {
             let lblk = u32::try_from(at >> self.vol.geo.block_bits)
                 .map_err(|_| FsError::Errno(libc::EFBIG))?;
-            let mapping = self.map(inode, &body, lblk, u32::MAX)?;
+            let mapping = self.data.map(inode, &body, lblk, u32::MAX)?;
             let (Mapping::Hole { len } | Mapping::Mapped { len, .. }) = mapping;
             let data = matches!(
                 mapping,

@@ -3,6 +3,7 @@
 use stetfs_journal::Handle;
 
 use super::map::Mapping;
+use super::store::DataStore;
 use crate::content;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
@@ -24,13 +25,15 @@ impl Fs {
             body.check_key()?;
             match body.inline_symlink() {
                 Some(target) => target.to_vec(),
-                None => self.read_long_link(&inode, &body)?,
+                None => self.data.read_long_link(&inode, &body)?,
             }
         };
         self.touch_atime(&inode);
         Ok(target)
     }
+}
 
+impl DataStore {
     fn read_long_link(&self, inode: &Inode, body: &InodeBody) -> Result<Vec<u8>> {
         let bad = |block, what: &str| {
             let e = FsError::corrupt(

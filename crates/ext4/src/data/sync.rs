@@ -7,6 +7,7 @@ use stetfs_journal::{Done as Answer, JournalError, Wait};
 use super::failures::Opener;
 use super::precedence::WritebackPriority;
 use super::record::SyncOutcome;
+use super::store::DataStore;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::{Inode, OpenRef};
@@ -31,11 +32,11 @@ impl Fs {
                 .or(self.vol.stopped());
             return done(failed.map_or(Ok(()), Err));
         }
-        if !datasync && let Err(e) = self.write_lazy_time(&inode) {
+        if !datasync && let Err(e) = self.data.write_lazy_time(&inode) {
             return done(Err(e));
         }
         if wait == Wait::Inline
-            && let Err(e) = self.data_first(&inode, &told)
+            && let Err(e) = self.data.data_first(&inode, &told)
         {
             return done(Err(e));
         }
@@ -46,25 +47,42 @@ impl Fs {
             done(failed.map_or(result.map_err(FsError::from), Err));
         });
         let inode = f.inode.clone();
-        let (Some(fs), Some(records)) = (self.me.upgrade(), self.vol.journal.records()) else {
-            return self.sync_by_commit(&inode, datasync, wait, answer);
+        let data = &self.data;
+        let Some(records) = self.vol.journal.records() else {
+            return data.sync_by_commit(&inode, datasync, wait, answer);
         };
         // Not where others must end first. Where others sync, too, more of them share a flush if
         // their threads go on, unless there is none to be shared.
-        let others = !records.is_cheap() && self.data.precedence.is_running();
+        let others = !records.is_cheap() && data.state.precedence.is_running();
         let inline = wait == Wait::Inline && !others;
         let turn = inline.then(|| inode.turn.try_lock()).flatten();
-        let synced = turn.map(|turn| self.sync_alone(&inode, datasync, turn, Wait::Inline));
+        let synced = turn.map(|turn| data.sync_alone(&inode, datasync, turn, Wait::Inline));
         match synced {
             Some(Ok(SyncOutcome::TooLarge)) | None => {}
-            Some(synced) => return fs.synced_alone(inode, datasync, synced, answer),
+            Some(synced) => return Arc::clone(data).synced_alone(inode, datasync, synced, answer),
         }
-        self.data.syncers.run(move || {
-            let synced = fs.sync_alone(&inode, datasync, inode.turn.lock(), Wait::Deferred);
-            fs.synced_alone(inode, datasync, synced, answer);
+        let data = Arc::clone(data);
+        self.data.state.syncers.run(move || {
+            let synced = data.sync_alone(&inode, datasync, inode.turn.lock(), Wait::Deferred);
+            data.synced_alone(inode, datasync, synced, answer);
         });
     }
 
+    /// What was written to the file last passes the cache by (O_DIRECT): it goes home at once,
+    /// without a flush, so that who wrote it is told of a failure. Data that goes through the
+    /// journal stays for that, as in the kernel.
+    ///
+    /// # Errors
+    /// The device's. The file and the volume remember it, too.
+    pub fn write_through(&self, f: &OpenRef) -> Result<()> {
+        if self.data.journals_data(&f.inode.body.read()) {
+            return Ok(());
+        }
+        self.data.flush_files(&[&f.inode])
+    }
+}
+
+impl DataStore {
     /// Of a file that was only written over: writes its data home before its times are committed
     /// and the device is flushed, as the kernel does. A device that takes nothing for a while
     /// then costs the file its data, not the volume its journal, which a flush that fails
@@ -85,19 +103,6 @@ impl Fs {
         };
         let failed = inode.dirty.failures.tell_opener(told);
         failed.map_or(home.map_err(FsError::from), Err)
-    }
-
-    /// What was written to the file last passes the cache by (O_DIRECT): it goes home at once,
-    /// without a flush, so that who wrote it is told of a failure. Data that goes through the
-    /// journal stays for that, as in the kernel.
-    ///
-    /// # Errors
-    /// The device's. The file and the volume remember it, too.
-    pub fn write_through(&self, f: &OpenRef) -> Result<()> {
-        if self.journals_data(&f.inode.body.read()) {
-            return Ok(());
-        }
-        self.flush_files(&[&f.inode])
     }
 
     /// Answers, or has a commit do what no record could.
@@ -316,10 +321,10 @@ mod tests {
             let (_, file) = create(b"file");
             let write = |value: u8| fs.write(&ROOT, &file, 0, &[value; 4096], false).unwrap();
             write(1);
-            fs.flush_files(&[&file.inode]).unwrap();
+            fs.data.flush_files(&[&file.inode]).unwrap();
             fs.vol.journal.commit_all().unwrap();
             write(2);
-            fs.flush_files(&[&file.inode]).unwrap();
+            fs.data.flush_files(&[&file.inode]).unwrap();
             create(b"other");
             // Where nobody stands back for the failure, the journal's stop must not come between.
             device.set(|s| (s.fails, s.waits) = (true, is_forgiven));

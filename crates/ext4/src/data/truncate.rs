@@ -3,14 +3,16 @@
 use std::ops::Range;
 
 use stetfs_journal::{Credits, Handle};
+use stetfs_ondisk::ext4::blockmap::Shape;
 use stetfs_ondisk::ext4::extent::{LOGICAL_END, MAX_LEN};
+use stetfs_ondisk::ext4::inode::InodeFlags;
 
 use super::map::Mapping;
 use super::mapping::Removed;
 use super::pages::{DataPath, Pages};
+use super::store::DataStore;
 use super::whole::Steps;
 use crate::error::{FsError, Result};
-use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};
 use crate::space::{Freed, credits};
 
@@ -18,7 +20,21 @@ use crate::space::{Freed, credits};
 /// only when all its handles have stopped.
 const STEPS: u64 = 128;
 
-impl Fs {
+impl DataStore {
+    /// Largest size of this file, bytes.
+    pub(crate) fn max_size_of(&self, body: &InodeBody) -> u64 {
+        self.max_size(body.flags().contains(InodeFlags::EXTENTS))
+    }
+
+    /// [`max_size_of`](Self::max_size_of) files with extents, or with block maps.
+    pub(crate) fn max_size(&self, extents: bool) -> u64 {
+        if extents {
+            u64::from(u32::MAX) << self.vol.geo.block_bits
+        } else {
+            Shape::new(self.vol.geo.block_size).max_file_size(self.vol.geo.huge_file())
+        }
+    }
+
     /// Sets the size of a file. Shrinking frees the blocks behind the new end, and those behind the
     /// end that an earlier truncation left, in as many transactions as it takes: the caller has put
     /// the inode on the orphan list, and sets the times. Writes the inode.

@@ -2,15 +2,15 @@
 
 use stetfs_journal::{Credits, Handle};
 
+use super::store::DataStore;
 use crate::error::{FsError, Result};
-use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};
 use crate::space::{AllocFor, credits};
 
 /// Most blocks of a value that are allocated at once.
 const RUN: u32 = 64;
 
-impl Fs {
+impl DataStore {
     /// Clusters to reserve for [`write_value`](Self::write_value) of `len` bytes. However they lie,
     /// two levels of the map are enough.
     pub(crate) fn value_space(&self, len: usize) -> u64 {

@@ -15,8 +15,8 @@ use stetfs_ondisk::ext4::inode::InodeFlags;
 
 use super::blockmap;
 use super::extents::edit_credits;
+use super::store::DataStore;
 use crate::error::Result;
-use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};
 use crate::space::credits;
 
@@ -42,7 +42,7 @@ pub(super) struct Pieces {
     pub(super) groups: BTreeSet<u32>,
 }
 
-impl Fs {
+impl DataStore {
     /// Sees to it that the handle has the credits for a whole change, in another transaction if its
     /// own has no room. Nothing that must not stand alone was changed yet.
     ///
@@ -265,7 +265,8 @@ mod tests {
         let body = filler.inode.body.read();
         let h = fs.vol.journal.begin(count).unwrap();
         for lblk in 0..count {
-            let Ok(Mapping::Mapped { start, .. }) = fs.map(&filler.inode, &body, lblk, 1) else {
+            let Ok(Mapping::Mapped { start, .. }) = fs.data.map(&filler.inode, &body, lblk, 1)
+            else {
                 panic!("the filler has a hole");
             };
             drop(h.modify(&fs.vol.cache.read(start).unwrap()).unwrap());

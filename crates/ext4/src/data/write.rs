@@ -13,6 +13,7 @@ use stetfs_ondisk::ext4::inode::InodeFlags;
 
 use super::map::Mapping;
 use super::pages::{DataPath, Pages};
+use super::store::DataStore;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody, OpenRef, without_suidgid};
@@ -136,12 +137,12 @@ impl Fs {
         let inode = &f.inode;
         let mut guard = inode.body.write();
         let body = &mut *guard;
-        self.check_changeable(body, Some(offset))?;
+        self.data.check_changeable(body, Some(offset))?;
         inode.check_alone()?;
         if f.is_unheld() {
             self.space.plan_window(inode, body.size(), data.len());
         }
-        let room = self.max_size_of(body).saturating_sub(offset);
+        let room = self.data.max_size_of(body).saturating_sub(offset);
         if room == 0 && !data.is_empty() {
             return Err(FsError::Errno(libc::EFBIG));
         }
@@ -152,18 +153,18 @@ impl Fs {
         if body.is_inline() {
             let stays = data.is_empty()
                 || (!(kill_suidgid && self.privileges_to_drop(inode, body)?.any)
-                    && self.write_inline(inode, body, offset, data)?);
+                    && self.data.write_inline(inode, body, offset, data)?);
             if stays {
                 return Ok(data.len());
             }
             let _quota = self.promise_move_out(ctx, body)?;
             self.move_out(inode, body)?;
         }
-        let journaled = self.journals_data(body);
+        let journaled = self.data.journals_data(body);
         let mut done = 0;
         while let Some(rest) = data.get(done..).filter(|r| !r.is_empty()) {
             if done > 0 && !journaled {
-                self.throttle_data()?;
+                self.data.throttle_data()?;
             }
             let chunk = Chunk {
                 inode,
@@ -183,6 +184,151 @@ impl Fs {
         Ok(done)
     }
 
+    /// What a write by somebody unprivileged takes from the inode: set-user-id and -group-id, and
+    /// `security.capability`.
+    fn privileges_to_drop(&self, inode: &Inode, body: &InodeBody) -> Result<Dropped> {
+        let capability = self.capability_removal(inode, body)?;
+        let any = !capability.is_empty()
+            || without_suidgid(u32::from(body.mode())) != u32::from(body.mode());
+        Ok(Dropped { capability, any })
+    }
+
+    /// Writes the chunk, or its beginning: at least one byte. With nothing written nothing changed.
+    fn write_chunk(&self, chunk: &Chunk<'_>, body: &mut InodeBody) -> Result<usize> {
+        let inode = chunk.inode;
+        let bits = self.vol.geo.block_bits;
+        let mut end = chunk.end();
+        // A journaled chunk must fit into one transaction, with what describes it.
+        if chunk.journaled {
+            let fixed = self.data.runs_credits(body, 1 + SPARE_RUNS) + 2 * credits::WRITE_INODE;
+            let most = u64::from(self.vol.journal.max_credits().saturating_sub(fixed).max(1));
+            let last = (chunk.offset >> bits).saturating_add(most) << bits;
+            end = end.min(last);
+        }
+        let blocks = self.data.blocks_of(&(chunk.offset..end));
+        let segments = self.data.segments(inode, body, &blocks)?;
+        let mut holes = None;
+        for s in segments.iter().filter(|s| s.kind == Kind::Hole) {
+            let range = u64::from(s.lblk)..u64::from(s.lblk) + u64::from(s.len);
+            *holes.get_or_insert(0) += self.data.clusters_for(inode, body, range)?;
+        }
+        let written: Option<SmallVec<[Mapped; 4]>> =
+            segments.iter().map(Segment::written).collect();
+        let fresh = written.is_none();
+        self.data.load_edges(chunk, &segments, end)?;
+
+        let now = self.vol.now();
+        let size = body.size();
+        // A block behind whose old end the write begins must not show what lay there.
+        let gap = chunk.offset > size && !size.is_multiple_of(u64::from(self.vol.geo.block_size));
+        let grows = end > size;
+        let lost = if chunk.kill {
+            Some(self.privileges_to_drop(inode, body)?).filter(|l| l.any)
+        } else {
+            None
+        };
+        let stamp = body.mtime() != now || body.ctime() != now;
+        if let Some(written) = written
+            && !(chunk.journaled || gap || grows || stamp || lost.is_some())
+        {
+            let mut pages = Pages::new(&self.data, DataPath::Home(None));
+            let put = written
+                .iter()
+                .try_for_each(|s| self.data.put_segment(&mut pages, chunk, s, end));
+            pages.done(inode);
+            return put.map(|()| (end - chunk.offset) as usize);
+        }
+
+        let nodes = if fresh {
+            self.data.map_space(body, blocks.end - blocks.start)
+        } else {
+            0
+        };
+        let (promised, promise, _quota) = match holes {
+            // What a hole needs in a cluster that the file has, it has; for the map's blocks some
+            // are kept.
+            None | Some(0) => (0, None, None),
+            Some(n) => {
+                let (n, quota) = self.promise_clusters(chunk.ctx, body, n)?;
+                let (n, promise) = self.data.reserve_some(n, nodes, chunk.privileged)?;
+                (n, Some(promise), Some(quota))
+            }
+        };
+        let new = segments.iter().filter(|s| s.written().is_none()).count() as Credits;
+        let mut runs = new.saturating_add(SPARE_RUNS);
+        let mut need = credits::WRITE_INODE + lost.as_ref().map_or(0, |l| l.capability.credits());
+        if chunk.journaled {
+            need += (blocks.end - blocks.start) as Credits + 1;
+        }
+        if fresh {
+            need = need.saturating_add(self.data.runs_credits(body, runs));
+        }
+        if need > self.vol.journal.max_credits() {
+            (need, runs) = (self.vol.journal.max_credits(), 0);
+        }
+        let planned = runs > 0;
+        let h = self.vol.journal.begin(need)?;
+        let mut writer = Writer {
+            store: &self.data,
+            chunk,
+            h: &h,
+            end,
+            runs,
+            promised,
+            promise,
+        };
+        // What the inode says of the data after this transaction needs the data to be there.
+        let order = chunk.journaled || fresh || gap || grows;
+        let path = if chunk.journaled {
+            DataPath::Journal(&h)
+        } else {
+            let canary = &self.vol.opts.canary;
+            let is_prepared = |s: &Segment| matches!(s.kind, Kind::Unwritten(_));
+            let skips = (canary.convert_early && segments.iter().any(is_prepared))
+                || (canary.size_early && !fresh);
+            DataPath::Home((order && !skips).then_some(&h))
+        };
+        let mut pages = Pages::new(&self.data, path);
+        let result = if gap {
+            self.data.zero_behind(&mut pages, inode, body, size)
+        } else {
+            Ok(())
+        }
+        .and_then(|()| writer.write(&mut pages, body, &segments));
+        pages.done(inode);
+        let written = match result {
+            Ok(n) => n,
+            Err(e) => {
+                // The tree may have another shape, with the same meaning.
+                self.inodes.write_inode_data(&h, inode, body)?;
+                return Err(e);
+            }
+        };
+        if let Some(lost) = lost {
+            self.inodes.xattr_apply(&h, inode, body, &lost.capability)?;
+            self.drop_privileges(body);
+        }
+        debug_assert!(
+            !planned || h.credits_left() > 0,
+            "a write took more than was thought"
+        );
+        body.set_mtime(now);
+        body.set_ctime(now);
+        let new_size = size.max(chunk.offset + written as u64);
+        body.set_size(new_size);
+        if order {
+            self.inodes.write_inode_data(&h, inode, body)?;
+            let count = (blocks.end - blocks.start) as u32;
+            let first = blocks.start as u32;
+            self.inodes.note_blocks(&h, inode, first, count);
+        } else {
+            self.inodes.write_inode(&h, inode, body)?;
+        }
+        Ok(written)
+    }
+}
+
+impl DataStore {
     /// Refuses to change the content of what must not change. `offset`: where a write begins.
     pub(super) fn check_changeable(&self, body: &InodeBody, offset: Option<u64>) -> Result<()> {
         if !body.is_regular() {
@@ -199,15 +345,6 @@ impl Fs {
             return Err(FsError::Errno(libc::EPERM));
         }
         Ok(())
-    }
-
-    /// What a write by somebody unprivileged takes from the inode: set-user-id and -group-id, and
-    /// `security.capability`.
-    fn privileges_to_drop(&self, inode: &Inode, body: &InodeBody) -> Result<Dropped> {
-        let capability = self.capability_removal(inode, body)?;
-        let any = !capability.is_empty()
-            || without_suidgid(u32::from(body.mode())) != u32::from(body.mode());
-        Ok(Dropped { capability, any })
     }
 
     /// What lies at a range of file blocks.
@@ -267,140 +404,6 @@ impl Fs {
         }
     }
 
-    /// Writes the chunk, or its beginning: at least one byte. With nothing written nothing changed.
-    fn write_chunk(&self, chunk: &Chunk<'_>, body: &mut InodeBody) -> Result<usize> {
-        let inode = chunk.inode;
-        let bits = self.vol.geo.block_bits;
-        let mut end = chunk.end();
-        // A journaled chunk must fit into one transaction, with what describes it.
-        if chunk.journaled {
-            let fixed = self.runs_credits(body, 1 + SPARE_RUNS) + 2 * credits::WRITE_INODE;
-            let most = u64::from(self.vol.journal.max_credits().saturating_sub(fixed).max(1));
-            let last = (chunk.offset >> bits).saturating_add(most) << bits;
-            end = end.min(last);
-        }
-        let blocks = self.blocks_of(&(chunk.offset..end));
-        let segments = self.segments(inode, body, &blocks)?;
-        let mut holes = None;
-        for s in segments.iter().filter(|s| s.kind == Kind::Hole) {
-            let range = u64::from(s.lblk)..u64::from(s.lblk) + u64::from(s.len);
-            *holes.get_or_insert(0) += self.clusters_for(inode, body, range)?;
-        }
-        let written: Option<SmallVec<[Mapped; 4]>> =
-            segments.iter().map(Segment::written).collect();
-        let fresh = written.is_none();
-        self.load_edges(chunk, &segments, end)?;
-
-        let now = self.vol.now();
-        let size = body.size();
-        // A block behind whose old end the write begins must not show what lay there.
-        let gap = chunk.offset > size && !size.is_multiple_of(u64::from(self.vol.geo.block_size));
-        let grows = end > size;
-        let lost = if chunk.kill {
-            Some(self.privileges_to_drop(inode, body)?).filter(|l| l.any)
-        } else {
-            None
-        };
-        let stamp = body.mtime() != now || body.ctime() != now;
-        if let Some(written) = written
-            && !(chunk.journaled || gap || grows || stamp || lost.is_some())
-        {
-            let mut pages = Pages::new(self, DataPath::Home(None));
-            let put = written
-                .iter()
-                .try_for_each(|s| self.put_segment(&mut pages, chunk, s, end));
-            pages.done(inode);
-            return put.map(|()| (end - chunk.offset) as usize);
-        }
-
-        let nodes = if fresh {
-            self.map_space(body, blocks.end - blocks.start)
-        } else {
-            0
-        };
-        let (promised, promise, _quota) = match holes {
-            // What a hole needs in a cluster that the file has, it has; for the map's blocks some
-            // are kept.
-            None | Some(0) => (0, None, None),
-            Some(n) => {
-                let (n, quota) = self.promise_clusters(chunk.ctx, body, n)?;
-                let (n, promise) = self.reserve_some(n, nodes, chunk.privileged)?;
-                (n, Some(promise), Some(quota))
-            }
-        };
-        let new = segments.iter().filter(|s| s.written().is_none()).count() as Credits;
-        let mut runs = new.saturating_add(SPARE_RUNS);
-        let mut need = credits::WRITE_INODE + lost.as_ref().map_or(0, |l| l.capability.credits());
-        if chunk.journaled {
-            need += (blocks.end - blocks.start) as Credits + 1;
-        }
-        if fresh {
-            need = need.saturating_add(self.runs_credits(body, runs));
-        }
-        if need > self.vol.journal.max_credits() {
-            (need, runs) = (self.vol.journal.max_credits(), 0);
-        }
-        let planned = runs > 0;
-        let h = self.vol.journal.begin(need)?;
-        let mut writer = Writer {
-            fs: self,
-            chunk,
-            h: &h,
-            end,
-            runs,
-            promised,
-            promise,
-        };
-        // What the inode says of the data after this transaction needs the data to be there.
-        let order = chunk.journaled || fresh || gap || grows;
-        let path = if chunk.journaled {
-            DataPath::Journal(&h)
-        } else {
-            let canary = &self.vol.opts.canary;
-            let is_prepared = |s: &Segment| matches!(s.kind, Kind::Unwritten(_));
-            let skips = (canary.convert_early && segments.iter().any(is_prepared))
-                || (canary.size_early && !fresh);
-            DataPath::Home((order && !skips).then_some(&h))
-        };
-        let mut pages = Pages::new(self, path);
-        let result = if gap {
-            self.zero_behind(&mut pages, inode, body, size)
-        } else {
-            Ok(())
-        }
-        .and_then(|()| writer.write(&mut pages, body, &segments));
-        pages.done(inode);
-        let written = match result {
-            Ok(n) => n,
-            Err(e) => {
-                // The tree may have another shape, with the same meaning.
-                self.inodes.write_inode_data(&h, inode, body)?;
-                return Err(e);
-            }
-        };
-        if let Some(lost) = lost {
-            self.inodes.xattr_apply(&h, inode, body, &lost.capability)?;
-            self.drop_privileges(body);
-        }
-        debug_assert!(
-            !planned || h.credits_left() > 0,
-            "a write took more than was thought"
-        );
-        body.set_mtime(now);
-        body.set_ctime(now);
-        let new_size = size.max(chunk.offset + written as u64);
-        body.set_size(new_size);
-        if order {
-            self.inodes.write_inode_data(&h, inode, body)?;
-            let count = (blocks.end - blocks.start) as u32;
-            let first = blocks.start as u32;
-            self.inodes.note_blocks(&h, inode, first, count);
-        } else {
-            self.inodes.write_inode(&h, inode, body)?;
-        }
-        Ok(written)
-    }
-
     /// Writes whole blocks from file block `lblk` on within a handle that has the credits for all
     /// of it. The space is promised, and the caller writes the inode.
     ///
@@ -426,7 +429,7 @@ impl Fs {
         let blocks = self.blocks_of(&(chunk.offset..chunk.end()));
         let segments = self.segments(inode, body, &blocks)?;
         let mut writer = Writer {
-            fs: self,
+            store: self,
             chunk: &chunk,
             h,
             end: chunk.end(),
@@ -506,7 +509,7 @@ impl Fs {
 
 /// Writes one chunk within a handle.
 struct Writer<'a> {
-    fs: &'a Fs,
+    store: &'a DataStore,
     chunk: &'a Chunk<'a>,
     h: &'a Handle<'a>,
     /// Where the chunk ends, bytes.

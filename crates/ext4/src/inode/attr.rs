@@ -2,7 +2,6 @@
 
 use std::sync::atomic::Ordering;
 
-use stetfs_ondisk::ext4::blockmap::Shape;
 use stetfs_ondisk::ext4::features::{Incompat, RoCompat};
 use stetfs_ondisk::ext4::inode::InodeFlags;
 use stetfs_ondisk::ext4::xattr::index;
@@ -84,20 +83,8 @@ impl Fs {
 
     /// Largest size of a new file, bytes.
     pub fn max_file_size(&self) -> u64 {
-        self.max_size(self.vol.geo.incompat.contains(Incompat::EXTENTS))
-    }
-
-    /// Largest size of this file, bytes.
-    pub(crate) fn max_size_of(&self, body: &InodeBody) -> u64 {
-        self.max_size(body.flags().contains(InodeFlags::EXTENTS))
-    }
-
-    fn max_size(&self, extents: bool) -> u64 {
-        if extents {
-            u64::from(u32::MAX) << self.vol.geo.block_bits
-        } else {
-            Shape::new(self.vol.geo.block_size).max_file_size(self.vol.geo.huge_file())
-        }
+        self.data
+            .max_size(self.vol.geo.incompat.contains(Incompat::EXTENTS))
     }
 
     /// Sees to it that the volume may have a file of `size` bytes: says so in its features if that
@@ -173,7 +160,7 @@ impl Fs {
 
     fn check_size(&self, inode: &Inode, body: &InodeBody, size: u64) -> Result<()> {
         match inode.kind {
-            FileType::Regular if size > self.max_size_of(body) => errno(libc::EFBIG),
+            FileType::Regular if size > self.data.max_size_of(body) => errno(libc::EFBIG),
             FileType::Regular => Ok(()),
             FileType::Directory => errno(libc::EISDIR),
             _ => errno(libc::EINVAL),
@@ -194,11 +181,11 @@ impl Fs {
         body.set_mtime(now);
         body.set_ctime(now);
         if size > old {
-            return self.truncate_body(&mut h, inode, body, size);
+            return self.data.truncate_body(&mut h, inode, body, size);
         }
         self.inodes.orphan_add(&h, inode, body)?;
         self.inodes.write_inode(&h, inode, body)?;
-        let cut = self.truncate_body(&mut h, inode, body, size);
+        let cut = self.data.truncate_body(&mut h, inode, body, size);
         h.restart(credits::ORPHAN)?;
         // Also after a failure: what is left of the tree is consistent, and the size tells of it.
         if body.links() > 0 || self.vol.opts.canary.truncated_orphan {

@@ -95,7 +95,7 @@ impl Fs {
         view.set_value_hash(hash);
         view.set_value_refs(0);
         let mut body = InodeBody::new(view.into_inner(), &self.vol.geo)?;
-        self.init_map(&mut body)?;
+        self.data.init_map(&mut body)?;
         self.store_new(h, ino, body)
     }
 
@@ -169,7 +169,7 @@ impl Fs {
         let mut body = InodeBody::new(view.into_inner(), &self.vol.geo)?;
         match kind {
             Some(FileType::Regular | FileType::Directory | FileType::Symlink) => {
-                self.init_map(&mut body)?;
+                self.data.init_map(&mut body)?;
             }
             _ => body.set_rdev(rdev),
         }
@@ -188,7 +188,7 @@ impl Fs {
         body.set_flags(flags);
         if !body.is_inline() {
             body.set_size(0);
-            self.init_map(&mut body)?;
+            self.data.init_map(&mut body)?;
         }
         Ok(body)
     }

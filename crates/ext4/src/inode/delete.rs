@@ -53,7 +53,7 @@ impl Fs {
             if !inode.value && (body.file_acl() != 0 || self.inodes.holds_values(body)) {
                 self.inodes.xattr_drop(&mut h, inode, body)?;
             }
-            self.truncate_body(&mut h, inode, body, 0)?;
+            self.data.truncate_body(&mut h, inode, body, 0)?;
             h.restart(LAST_STEP)?;
         }
         self.vol.whole(|| self.free_now(&h, inode, body))?;
@@ -94,7 +94,7 @@ impl Fs {
         let size = body.size();
         let mut h = self.vol.journal.begin(credits::ORPHAN)?;
         if body.is_regular() {
-            self.truncate_body(&mut h, inode, body, size)?;
+            self.data.truncate_body(&mut h, inode, body, size)?;
             h.restart(credits::ORPHAN)?;
         }
         self.inodes.orphan_del(&h, inode, body)?;

@@ -267,7 +267,7 @@ impl Fs {
             self.dir_init(h, inode, body, dir.ino)?;
         }
         if let Some(target) = new.target {
-            self.write_symlink_body(h, inode, body, target)?;
+            self.data.write_symlink_body(h, inode, body, target)?;
         }
         self.inodes.write_inode(h, inode, body)
     }

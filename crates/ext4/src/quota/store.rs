@@ -61,7 +61,7 @@ impl FileBlocks<'_> {
         let Ok(lblk) = u32::try_from(at >> fs.vol.geo.block_bits) else {
             return bad("behind the end of any file");
         };
-        match fs.map(self.inode, self.body, lblk, 1)? {
+        match fs.data.map(self.inode, self.body, lblk, 1)? {
             Mapping::Mapped {
                 start,
                 unwritten: false,
@@ -280,12 +280,12 @@ impl Fs {
             .saturating_sub(body.size())
             .div_ceil(u64::from(self.vol.geo.block_size));
         let nodes = if new > 0 {
-            self.map_space(&body, new)
+            self.data.map_space(&body, new)
         } else {
             0
         };
         let _room = self.space.reserve(new + nodes, true)?;
-        let each = self.map_credits(&body) + ALLOC_BLOCKS + 1;
+        let each = self.data.map_credits(&body) + ALLOC_BLOCKS + 1;
         let h = self
             .vol
             .journal
@@ -342,8 +342,8 @@ impl Fs {
         let size = u64::from(self.vol.geo.block_size);
         for lblk in old.div_ceil(size)..bytes.div_ceil(size) {
             let lblk = u32::try_from(lblk).map_err(|_| FsError::Errno(libc::EFBIG))?;
-            let nr = match self.map(inode, body, lblk, 1)? {
-                Mapping::Hole { .. } => self.add_meta_block(h, inode, body, lblk)?,
+            let nr = match self.data.map(inode, body, lblk, 1)? {
+                Mapping::Hole { .. } => self.data.add_meta_block(h, inode, body, lblk)?,
                 // The size was cut off without freeing what lay behind it.
                 Mapping::Mapped {
                     start,

@@ -490,7 +490,7 @@ fn damaged_quota_files_are_refused_for_writing() {
         .inodes
         .iget_special(stetfs_ondisk::ext4::superblock::USR_QUOTA_INO)
         .unwrap();
-    let start = match fs.map(&inode, &inode.body.read(), 0, 1).unwrap() {
+    let start = match fs.data.map(&inode, &inode.body.read(), 0, 1).unwrap() {
         crate::data::Mapping::Mapped { start, .. } => start * 4096,
         hole => panic!("{hole:?}"),
     };

@@ -130,7 +130,7 @@ impl Volume {
     }
 
     /// The journal stopped with an error.
-    pub(super) fn journal_stopped(&self, why: &JournalError) {
+    pub(crate) fn journal_stopped(&self, why: &JournalError) {
         let by_us = self.sb.read_only.swap(true, Ordering::AcqRel);
         if !by_us {
             tracing::error!("the volume is read-only from now on: {why}");

@@ -32,8 +32,9 @@ impl Fs {
         self.vol.writable()?;
         self.vol.notes_through_journal()?;
         self.reap_values();
-        self.write_lazy_times()?;
-        self.write_home(&self.dirty_inodes(), WritebackPriority::Awaited)?;
+        self.data.write_lazy_times()?;
+        self.data
+            .write_home(&self.dirty_inodes(), WritebackPriority::Awaited)?;
         if let Err(e) = self.vol.journal.rest() {
             // The log still holds what is not home: it stays as it is, for the next opening.
             self.vol.journal.abort(e.clone());

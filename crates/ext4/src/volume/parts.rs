@@ -14,6 +14,7 @@ use super::early::{Early, check_size};
 use super::log::VolumeLog;
 use super::shared::Volume;
 use super::{SuperState, mmp, orphans, overhead, repeat};
+use crate::data::DataStore;
 use crate::error::Result;
 use crate::fs::Fs;
 use crate::geometry::Geometry;
@@ -88,7 +89,6 @@ impl Parts {
             claim,
         )?;
         let generation = repeat::seed(&self.sb, opts.epoch);
-        let data = crate::data::DataState::new(&opts);
         let vol = Arc::new(Volume {
             geo: self.geo,
             opts,
@@ -97,15 +97,13 @@ impl Parts {
             sb: state,
         });
         let space = Allocator::new(Arc::clone(&vol), self.groups, generation);
+        let inodes = InodeStore::new(Arc::clone(&vol), Arc::clone(&space), self.orphans);
+        let inodes = Arc::new(inodes);
         let fs = Arc::new_cyclic(|me| Fs {
-            inodes: Arc::new(InodeStore::new(
-                Arc::clone(&vol),
-                Arc::clone(&space),
-                self.orphans,
-            )),
+            data: DataStore::new(Arc::clone(&inodes)),
+            inodes,
             space,
             vol,
-            data,
             recovered,
             rename_lock: Mutex::new(Rank::Rename, ()),
             me: me.clone(),

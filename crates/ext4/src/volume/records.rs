@@ -162,10 +162,10 @@ impl Fs {
         self.throttle()?;
         let mut body = inode.body.write();
         let body = &mut *body;
-        let mut h = self.vol.journal.begin(self.map_credits(body) + 8)?;
+        let mut h = self.vol.journal.begin(self.data.map_credits(body) + 8)?;
         let new = self.body_of(&record.file, body)?;
         if new.is_inline() {
-            self.remove_all(&mut h, &inode, body)?;
+            self.data.remove_all(&mut h, &inode, body)?;
         }
         self.become_body(body, new)?;
         self.inodes.write_inode_data(&h, &inode, body)?;
@@ -178,7 +178,7 @@ impl Fs {
             return Err(wrong(0, detail));
         }
         for (lblk, (nr, page)) in record.pages.iter().zip(pages) {
-            self.put_page(&mut h, &inode, body, *lblk, *nr, page)?;
+            self.data.put_page(&mut h, &inode, body, *lblk, *nr, page)?;
         }
         self.inodes.write_inode_data(&h, &inode, body)
     }
@@ -262,7 +262,7 @@ impl Fs {
     fn become_body(&self, body: &mut InodeBody, mut new: InodeBody) -> Result<()> {
         if !new.is_inline() {
             if body.is_inline() {
-                self.init_map(&mut new)?;
+                self.data.init_map(&mut new)?;
             } else {
                 new.i_block_mut().copy_from_slice(body.i_block());
             }
@@ -281,12 +281,12 @@ impl Fs {
     ) -> Result<()> {
         let mut at = u64::from(range.first);
         for run in &range.runs {
-            self.unmap(h, inode, body, at..u64::from(run.lblk))?;
+            self.data.unmap(h, inode, body, at..u64::from(run.lblk))?;
             self.map_logged(h, inode, body, *run)?;
             at = u64::from(run.lblk) + u64::from(run.len);
         }
         let end = u64::from(range.first) + u64::from(range.count);
-        self.unmap(h, inode, body, at..end)
+        self.data.unmap(h, inode, body, at..end)
     }
 
     pub(super) fn map_logged(
@@ -302,11 +302,11 @@ impl Fs {
             start: run.start + u64::from(from),
             unwritten: run.unwritten,
         };
-        let mut done = self.map_exactly(h, inode, body, run)?;
+        let mut done = self.data.map_exactly(h, inode, body, run)?;
         while done < run.len {
             self.space.count_piece(run.start)?;
             let rest = piece(done, run.len - done);
-            done += self.map_exactly(h, inode, body, rest)?;
+            done += self.data.map_exactly(h, inode, body, rest)?;
         }
         Ok(())
     }

@@ -34,7 +34,7 @@ impl Fs {
             done(r.map_err(FsError::from).and(lost.map_or(Ok(()), Err)));
         });
         if how == GoingDown::Synced
-            && let Err(e) = self.write_lazy_times()
+            && let Err(e) = self.data.write_lazy_times()
         {
             tracing::warn!("access times are lost: {e}");
         }

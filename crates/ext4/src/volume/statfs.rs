@@ -37,7 +37,7 @@ impl Fs {
             journal: self.vol.journal.stats(),
             latency: self.vol.journal.latency(),
             packing_note: self.vol.journal.codec_note(),
-            sync_reasons: self.sync_reasons(),
+            sync_reasons: self.data.sync_reasons(),
             groups_searched,
             words_searched,
             dirty_bytes: self.data.dirty_bytes(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use stetfs_journal::{FileState, JournalError, Submit, Wait};
+use stetfs_journal::{FileState, JournalError, Wait};
 use stetfs_ondisk::ext4::features::{Incompat, RoCompat};
 use stetfs_ondisk::ext4::superblock::State;
 
@@ -12,26 +12,11 @@ use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::types::{Done, Ino};
 
-impl FileState for Fs {
-    fn hand_out(
-        &self,
-        inos: &[Ino],
-        send: &mut Submit<'_>,
-    ) -> std::result::Result<(), JournalError> {
-        self.hand_out_data(inos, WritebackPriority::Commit, send)
-    }
-
-    fn aborted(&self, why: &JournalError) {
-        self.vol.journal_stopped(why);
-    }
-}
-
 impl Fs {
     /// Registers with the journal.
     pub(super) fn attach(&self) {
-        self.vol
-            .journal
-            .attach(self.me.clone() as std::sync::Weak<dyn FileState>);
+        let data: Arc<dyn FileState> = self.data.clone();
+        self.vol.journal.attach(Arc::downgrade(&data));
     }
 
     pub(super) fn dirty_inodes(&self) -> Vec<Ino> {
@@ -53,7 +38,7 @@ impl Fs {
         if let Err(e) = self
             .vol
             .notes_through_journal()
-            .and_then(|()| self.write_lazy_times())
+            .and_then(|()| self.data.write_lazy_times())
         {
             return done(Err(e));
         }
@@ -93,12 +78,14 @@ impl Fs {
         if self.vol.writable().is_err() {
             return Ok(());
         }
-        Ok(self.write_home(&self.dirty_inodes(), WritebackPriority::Awaited)?)
+        Ok(self
+            .data
+            .write_home(&self.dirty_inodes(), WritebackPriority::Awaited)?)
     }
 
     /// Data of some file could not be written home, and no sync of all told of it; now it is told.
     pub(super) fn untold_failure(&self) -> Option<FsError> {
-        self.data.failures.tell(&self.data.told)
+        self.data.untold_failure()
     }
 
     /// To be called by every operation that changes something, before it takes a lock: waits until
@@ -111,7 +98,7 @@ impl Fs {
         self.vol.writable()?;
         self.vol.notes_through_journal()?;
         self.reap_values();
-        self.throttle_data()?;
+        self.data.throttle_data()?;
         self.vol.journal.throttle()?;
         Ok(())
     }
@@ -142,7 +129,7 @@ impl Fs {
                 }
                 self.forget_unlinked();
                 self.reap_values();
-                if let Err(e) = self.write_lazy_times() {
+                if let Err(e) = self.data.write_lazy_times() {
                     tracing::warn!("access times are lost: {e}");
                 }
                 self.vol.sb.closed.store(true, Ordering::Release);
@@ -169,7 +156,7 @@ impl Fs {
     }
 
     fn close(&self) -> Result<()> {
-        self.stop_flusher();
+        self.data.stop_flusher();
         if self.vol.usable().is_err() {
             // As asked for: the log stays, to be replayed. This ends the journal's threads.
             let _ = self.vol.journal.shutdown();
@@ -179,9 +166,11 @@ impl Fs {
         self.untold_failure();
         let home = match self.vol.journal.aborted() {
             Some(why) => Err(why),
-            None => self.write_home(&self.dirty_inodes(), WritebackPriority::Awaited),
+            None => self
+                .data
+                .write_home(&self.dirty_inodes(), WritebackPriority::Awaited),
         };
-        self.hide_lost();
+        self.data.hide_lost();
         if let Err(e) = home {
             // It is stopped: this only ends its threads.
             let _ = self.vol.journal.shutdown();

@@ -87,7 +87,8 @@ impl Fs {
         if changed.contains(InodeFlags::JOURNAL_DATA) && body.is_regular() {
             inode.check_alone()?;
             self.move_out(inode, &mut body)?;
-            self.switch_data_journaling(inode, new.contains(InodeFlags::JOURNAL_DATA))?;
+            self.data
+                .switch_data_journaling(inode, new.contains(InodeFlags::JOURNAL_DATA))?;
         }
         let h = self.vol.journal.begin(WRITE_INODE)?;
         body.set_flags(new);

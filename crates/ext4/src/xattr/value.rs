@@ -118,7 +118,7 @@ impl Fs {
                 .bad_value(ino, &format!("{} bytes where {size} belong", body.size()));
         };
         let mut value = vec![0; len];
-        self.read_range(&inode, &body, 0, &mut value)?;
+        self.data.read_range(&inode, &body, 0, &mut value)?;
         let hash = body.value_hash();
         if xattr::value_hash(&value, self.vol.geo.csum_seed) != hash {
             return self.inodes.bad_value(ino, "checksum does not match");
@@ -146,7 +146,7 @@ impl Fs {
         let size = u32::try_from(value.len()).map_err(|_| FsError::Errno(libc::E2BIG))?;
         let _room = self
             .space
-            .reserve(self.value_space(value.len()), privileged)?;
+            .reserve(self.data.value_space(value.len()), privileged)?;
         let hash = xattr::value_hash(value, self.vol.geo.csum_seed);
         let (mut h, inode) = self
             .space
@@ -162,7 +162,8 @@ impl Fs {
         };
         let mut body = new.inode.lock_new();
         self.inodes.orphan_add(&h, &new.inode, &mut body)?;
-        self.write_value(&mut h, &new.inode, &mut body, value)?;
+        self.data
+            .write_value(&mut h, &new.inode, &mut body, value)?;
         drop(body);
         Ok(new)
     }

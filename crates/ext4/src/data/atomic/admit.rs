@@ -72,7 +72,9 @@ impl AtomicGroup {
 
     /// Blocks that ranges of bytes touch and that the overlay does not have in memory.
     fn new_blocks(&self, member: &Member, ranges: &[Range<u64>]) -> Vec<u32> {
-        let blocks = ranges.iter().flat_map(|range| self.fs.blocks_of(range));
+        let blocks = ranges
+            .iter()
+            .flat_map(|range| self.fs.data.blocks_of(range));
         let mut new: Vec<u32> = blocks
             .filter_map(|lblk| u32::try_from(lblk).ok())
             .filter(|lblk| member.overlay.page(*lblk).is_none())
@@ -93,8 +95,8 @@ impl AtomicGroup {
         let (fs, inode) = (&self.fs, &member.file.inode);
         let mut body = inode.body.write();
         inode.check_alive()?;
-        fs.check_changeable(&body, from)?;
-        if size > fs.max_size_of(&body) {
+        fs.data.check_changeable(&body, from)?;
+        if size > fs.data.max_size_of(&body) {
             return Err(FsError::Errno(libc::EFBIG));
         }
         fs.allow_size(size)?;

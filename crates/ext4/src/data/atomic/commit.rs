@@ -125,18 +125,21 @@ impl Fs {
         }
         let runs = overlay.runs(&[]);
         if overlay.is_cut() || overlay.size() > overlay.old_size() {
-            let mut pages = Pages::new(self, DataPath::Journal(h));
-            let zeroed = self.zero_behind(&mut pages, inode, body, overlay.shown());
+            let mut pages = Pages::new(&self.data, DataPath::Journal(h));
+            let zeroed = self
+                .data
+                .zero_behind(&mut pages, inode, body, overlay.shown());
             pages.done(inode);
             zeroed?;
         }
         for gap in self.group_gaps(overlay, &runs, overlay.size()) {
-            self.remove_range(h, inode, body, gap, Steps::Whole)?;
+            self.data.remove_range(h, inode, body, gap, Steps::Whole)?;
         }
         for run in overlay.kept_runs(&[]) {
             let blocks = run.start as u32..run.end as u32;
             let pages: Vec<&[u8]> = blocks.filter_map(|lblk| overlay.page(lblk)).collect();
-            self.write_whole(h, inode, body, run.start as u32, &pages.concat())?;
+            self.data
+                .write_whole(h, inode, body, run.start as u32, &pages.concat())?;
         }
         for placed in overlay.early_runs() {
             self.take_early(h, inode, body, placed)?;
@@ -155,7 +158,9 @@ impl Fs {
     fn free_behind(&self, h: &mut Handle<'_>, member: &Member, body: &mut InodeBody) -> Result<()> {
         let inode = &*member.file.inode;
         h.restart(credits::ORPHAN)?;
-        let cut = self.truncate_body(h, inode, body, member.overlay.size());
+        let cut = self
+            .data
+            .truncate_body(h, inode, body, member.overlay.size());
         h.restart(credits::ORPHAN)?;
         if body.links() > 0 {
             self.inodes.orphan_del(h, inode, body)?;

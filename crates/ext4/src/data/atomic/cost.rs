@@ -69,7 +69,7 @@ impl Fs {
             let mut at = run.start;
             while at < run.end {
                 let most = u32::try_from(run.end - at).unwrap_or(u32::MAX);
-                let found = self.map(inode, body, at as u32, most)?;
+                let found = self.data.map(inode, body, at as u32, most)?;
                 let (Mapping::Hole { len } | Mapping::Mapped { len, .. }) = found;
                 let end = at + u64::from(len);
                 match found {
@@ -96,22 +96,22 @@ impl Fs {
         if at >= end {
             return Ok(end);
         }
-        let next = self.next_extent(inode, body, at)?;
+        let next = self.data.next_extent(inode, body, at)?;
         Ok(next.map_or(end, |e| u64::from(e.block).clamp(at, end)))
     }
 
     fn hole_cost(&self, inode: &Inode, body: &InodeBody, hole: Range<u64>) -> Result<Cost> {
         let len = hole.end - hole.start;
-        let clusters = self.clusters_for(inode, body, hole)?;
+        let clusters = self.data.clusters_for(inode, body, hole)?;
         // Each cluster may come to lie somewhere else.
         let runs = Credits::try_from(clusters.max(1)).unwrap_or(Credits::MAX);
         let per_node = u64::from(self.vol.geo.block_size) / TWO_ENTRIES;
         Ok(Cost {
             grown: 0,
-            blocks: u64::from(self.edits(body, runs, runs)),
+            blocks: u64::from(self.data.edits(body, runs, runs)),
             allocations: clusters,
             clusters,
-            nodes: self.map_space(body, len) + u64::from(runs) / per_node.max(1),
+            nodes: self.data.map_space(body, len) + u64::from(runs) / per_node.max(1),
         })
     }
 
@@ -120,8 +120,8 @@ impl Fs {
         let places = Credits::try_from(len / u64::from(MAX_UNWRITTEN_LEN)).unwrap_or(Credits::MAX);
         let places = places.saturating_add(1);
         Cost {
-            blocks: u64::from(self.edits(body, places, places.saturating_add(1))),
-            nodes: self.map_space(body, len),
+            blocks: u64::from(self.data.edits(body, places, places.saturating_add(1))),
+            nodes: self.data.map_space(body, len),
             ..Cost::default()
         }
     }
@@ -165,7 +165,7 @@ impl Fs {
     fn gaps_cost(&self, inode: &Inode, body: &InodeBody, gaps: Vec<Range<u64>>) -> Result<Cost> {
         let mut cost = Cost::default();
         for gap in gaps {
-            let credits = self.punch_credits(inode, body, gap)?;
+            let credits = self.data.punch_credits(inode, body, gap)?;
             cost.blocks = cost.blocks.saturating_add(u64::from(credits));
         }
         Ok(cost)
@@ -208,7 +208,7 @@ impl Fs {
         if early.places == 0 {
             return Ok(Cost::default());
         }
-        let Some(nodes) = self.tree_nodes(inode, body)? else {
+        let Some(nodes) = self.data.tree_nodes(inode, body)? else {
             let detail = format!("inode {} has blocks written early", inode.ino);
             return Err(FsError::corrupt("block map", 0, detail));
         };
@@ -237,7 +237,7 @@ impl Fs {
         let mut sum = EarlySum::default();
         for (lblk, run) in places {
             let range = u64::from(*lblk)..u64::from(*lblk) + u64::from(run.len);
-            let pieces = self.pieces(inode, body, range, Credits::MAX)?;
+            let pieces = self.data.pieces(inode, body, range, Credits::MAX)?;
             sum.places += 1;
             sum.grown += u64::from(run.len).saturating_sub(pieces.blocks);
             sum.groups.extend(pieces.groups);

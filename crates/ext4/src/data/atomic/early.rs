@@ -169,7 +169,7 @@ impl AtomicGroup {
         for member in self.members.values() {
             let inode = &member.file.inode;
             let found = match self.fs.may_go_early(member) {
-                true => self.fs.tree_nodes(inode, &inode.body.read()),
+                true => self.fs.data.tree_nodes(inode, &inode.body.read()),
                 false => Ok(None),
             };
             let Ok(Some(found)) = found else { return 0 };
@@ -292,13 +292,14 @@ impl Fs {
         (lblk, run): Placed,
     ) -> Result<()> {
         let end = u64::from(lblk) + u64::from(run.len);
-        self.remove_range(h, inode, body, u64::from(lblk)..end, Steps::Whole)?;
+        self.data
+            .remove_range(h, inode, body, u64::from(lblk)..end, Steps::Whole)?;
         self.space.take_set_aside(h, run)?;
         let space = Space {
             run,
             new: Some(run),
         };
-        self.map_new(h, inode, body, lblk, &space, false)?;
+        self.data.map_new(h, inode, body, lblk, &space, false)?;
         self.inodes.note_blocks(h, inode, lblk, run.len);
         Ok(())
     }

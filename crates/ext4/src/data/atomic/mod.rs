@@ -140,7 +140,7 @@ impl Fs {
     }
 
     pub(super) fn journals_whole(&self, body: &InodeBody) -> bool {
-        self.vol.geo.compat.contains(Compat::HAS_JOURNAL) && self.journals_data(body)
+        self.vol.geo.compat.contains(Compat::HAS_JOURNAL) && self.data.journals_data(body)
     }
 
     fn join_group(&self, file: &OpenRef) -> Result<Member> {
@@ -153,7 +153,7 @@ impl Fs {
         }
         let body = inode.body.write();
         inode.check_alive()?;
-        self.check_changeable(&body, Some(0))?;
+        self.data.check_changeable(&body, Some(0))?;
         if !self.journals_whole(&body) {
             return Err(FsError::Unsupported(format!(
                 "an atomic group of inode {}, whose data does not go through a journal: open the \
@@ -283,7 +283,7 @@ impl AtomicGroup {
         }
         let inode = &member.file.inode;
         let body = inode.body.read();
-        self.fs.read_range(inode, &body, offset, below)
+        self.fs.data.read_range(inode, &body, offset, below)
     }
 
     /// Writes `data` at `offset` of a file. Returns the number of bytes: fewer where the room that
@@ -363,13 +363,13 @@ impl AtomicGroup {
 
     /// Whether so many bytes more may be kept in memory.
     fn has_memory(&self, bytes: u64) -> bool {
-        let kept = self.fs.data.groups.0.load(Ordering::Relaxed);
+        let kept = self.fs.data.state.groups.0.load(Ordering::Relaxed);
         kept.saturating_add(bytes) <= self.most_memory()
     }
 
     /// Keeps so many bytes more in memory.
     fn keep(&mut self, bytes: u64) -> Result<()> {
-        let all = &self.fs.data.groups.0;
+        let all = &self.fs.data.state.groups.0;
         let most = self.most_memory();
         let update = |kept: u64| kept.checked_add(bytes).filter(|sum| *sum <= most);
         let order = Ordering::Relaxed;
@@ -382,7 +382,12 @@ impl AtomicGroup {
     fn forget(&mut self, bytes: u64) {
         let bytes = bytes.min(self.kept);
         self.kept -= bytes;
-        self.fs.data.groups.0.fetch_sub(bytes, Ordering::Relaxed);
+        self.fs
+            .data
+            .state
+            .groups
+            .0
+            .fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 

@@ -132,7 +132,7 @@ impl AtomicGroup {
         let member = self.member(ino)?;
         let asked = match range.is_empty() {
             true => 0..0,
-            false => self.fs.blocks_of(range),
+            false => self.fs.data.blocks_of(range),
         };
         let mut blocks = match want {
             Want::Holes => Vec::new(),
@@ -165,7 +165,7 @@ impl AtomicGroup {
     /// its end counts, if nothing was cut off.
     fn shown_blocks(&self, member: &Member) -> u64 {
         match member.overlay.is_cut() {
-            true => self.fs.blocks_of(&(0..member.overlay.shown())).end,
+            true => self.fs.data.blocks_of(&(0..member.overlay.shown())).end,
             false => u64::from(u32::MAX),
         }
     }
@@ -182,7 +182,7 @@ impl AtomicGroup {
         while at < end {
             let lblk = u32::try_from(at).map_err(|_| FsError::Errno(libc::EFBIG))?;
             let most = u32::try_from(end - at).unwrap_or(u32::MAX);
-            let found = self.fs.map(inode, &body, lblk, most)?;
+            let found = self.fs.data.map(inode, &body, lblk, most)?;
             let (Mapping::Hole { len } | Mapping::Mapped { len, .. }) = found;
             if want.wants(&found) {
                 add(at..at + u64::from(len))?;

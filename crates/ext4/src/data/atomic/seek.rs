@@ -51,7 +51,7 @@ impl AtomicGroup {
             return Ok((true, overlay.shown()));
         }
         let lblk = u32::try_from(lblk).map_err(|_| FsError::Errno(libc::EFBIG))?;
-        let found = fs.map(&member.file.inode, body, lblk, u32::MAX)?;
+        let found = fs.data.map(&member.file.inode, body, lblk, u32::MAX)?;
         let (Mapping::Hole { len } | Mapping::Mapped { len, .. }) = found;
         let is_data = matches!(
             found,

@@ -215,7 +215,7 @@ fn a_group_that_ends_otherwise_leaves_nothing() {
         assert!(v.crashed() == old);
     }
     assert_eq!(v.fs.statfs().bfree, free);
-    assert_eq!(v.fs.data.groups.0.load(Ordering::Relaxed), 0);
+    assert_eq!(v.fs.data.state.groups.0.load(Ordering::Relaxed), 0);
     v.close();
 }
 

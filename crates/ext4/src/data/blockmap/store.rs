@@ -6,30 +6,33 @@ use stetfs_ondisk::ext4::blockmap::{MAX_LEVELS, Shape};
 use super::super::nodes::NodeBlocks;
 use super::edit::IndirectMut;
 use super::lookup::Indirect;
+use crate::data::DataStore;
 use crate::error::{FsError, Result};
-use crate::fs::Fs;
 use crate::inode::{Inode, is_ordinary};
 use crate::space::{BlockRun, credits};
 
 /// The indirect blocks of one inode, for looking things up.
 pub(crate) struct Stored<'a> {
-    fs: &'a Fs,
+    store: &'a DataStore,
     ino: u32,
 }
 
 impl<'a> Stored<'a> {
-    pub(crate) fn new(fs: &'a Fs, inode: &Inode) -> Stored<'a> {
-        Stored { fs, ino: inode.ino }
+    pub(crate) fn new(store: &'a DataStore, inode: &Inode) -> Stored<'a> {
+        Stored {
+            store,
+            ino: inode.ino,
+        }
     }
 }
 
 impl Indirect for Stored<'_> {
     fn read<R>(&self, nr: BlockNr, f: impl FnOnce(&[u8]) -> R) -> Result<R> {
         // The volume's own files lie where the others must not.
-        if is_ordinary(&self.fs.vol.geo, self.ino) {
-            self.fs.space.check_run(BlockRun { start: nr, len: 1 })?;
+        if is_ordinary(&self.store.vol.geo, self.ino) {
+            self.store.space.check_run(BlockRun { start: nr, len: 1 })?;
         }
-        let block = self.fs.vol.cache.read(nr)?;
+        let block = self.store.vol.cache.read(nr)?;
         match block.peek() {
             Some(bytes) => Ok(f(&bytes)),
             None => Err(FsError::corrupt("block map", nr, "it has no content")),
@@ -37,7 +40,7 @@ impl Indirect for Stored<'_> {
     }
 
     fn shape(&self) -> Shape {
-        Shape::new(self.fs.vol.geo.block_size)
+        Shape::new(self.store.vol.geo.block_size)
     }
 
     fn ino(&self) -> u32 {
@@ -54,11 +57,11 @@ pub(crate) struct Changing<'a> {
 }
 
 impl<'a> Changing<'a> {
-    pub(crate) fn new(fs: &'a Fs, h: &'a Handle<'_>, inode: &'a Inode) -> Changing<'a> {
+    pub(crate) fn new(store: &'a DataStore, h: &'a Handle<'_>, inode: &'a Inode) -> Changing<'a> {
         Changing {
-            stored: Stored::new(fs, inode),
+            stored: Stored::new(store, inode),
             h,
-            blocks: NodeBlocks::new(fs, h, inode),
+            blocks: NodeBlocks::new(store, h, inode),
         }
     }
 }
@@ -79,7 +82,7 @@ impl Indirect for Changing<'_> {
 
 impl IndirectMut for Changing<'_> {
     fn change<R>(&self, nr: BlockNr, f: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
-        let block = self.stored.fs.vol.cache.read(nr)?;
+        let block = self.stored.store.vol.cache.read(nr)?;
         let mut bytes = self.h.modify(&block)?;
         Ok(f(&mut bytes))
     }
@@ -89,7 +92,7 @@ impl IndirectMut for Changing<'_> {
     }
 
     fn create(&self, nr: BlockNr, f: impl FnOnce(&mut [u8])) -> Result<()> {
-        let block = self.stored.fs.vol.cache.get(nr);
+        let block = self.stored.store.vol.cache.get(nr);
         f(&mut self.h.create(&block)?);
         Ok(())
     }

@@ -9,26 +9,26 @@ use stetfs_ondisk::ext4::extent::{
 
 use super::super::nodes::NodeBlocks;
 use super::tree::{Nodes, NodesMut};
+use crate::data::DataStore;
 use crate::error::{FsError, Result};
-use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};
 use crate::space::credits;
 use crate::verified;
 
 /// The nodes of one inode's tree, for looking things up.
 pub(crate) struct Stored<'a> {
-    fs: &'a Fs,
+    store: &'a DataStore,
     ino: u32,
     /// Of the nodes' checksums; `None` on volumes without.
     seed: Option<u32>,
 }
 
 impl<'a> Stored<'a> {
-    pub(crate) fn new(fs: &'a Fs, inode: &Inode, body: &InodeBody) -> Stored<'a> {
+    pub(crate) fn new(store: &'a DataStore, inode: &Inode, body: &InodeBody) -> Stored<'a> {
         Stored {
-            fs,
+            store,
             ino: inode.ino,
-            seed: body.csum_seed(inode.ino, &fs.vol.geo.checksums),
+            seed: body.csum_seed(inode.ino, &store.vol.geo.checksums),
         }
     }
 
@@ -52,13 +52,13 @@ impl<'a> Stored<'a> {
 
 impl Nodes for Stored<'_> {
     fn read<R>(&self, nr: BlockNr, expect: &Expect, f: impl FnOnce(NodeRef<'_>) -> R) -> Result<R> {
-        let block = self.fs.vol.cache.read(nr)?;
+        let block = self.store.vol.cache.read(nr)?;
         let Some(bytes) = block.peek() else {
             return Err(self.damaged(nr, "it has no content"));
         };
         if block.verified() != verified::EXTENT_NODE {
             self.check(nr, &bytes, expect)
-                .inspect_err(|e| self.fs.vol.report(e))?;
+                .inspect_err(|e| self.store.vol.report(e))?;
             block.set_verified(verified::EXTENT_NODE);
         }
         let node = NodeRef::new(&bytes[..]).map_err(|e| self.damaged(nr, e))?;
@@ -73,7 +73,7 @@ impl Nodes for Stored<'_> {
     }
 
     fn blocks(&self) -> Range<BlockNr> {
-        self.fs.vol.geo.layout.valid_blocks()
+        self.store.vol.geo.layout.valid_blocks()
     }
 
     fn ino(&self) -> u32 {
@@ -91,15 +91,15 @@ pub(crate) struct Changing<'a> {
 
 impl<'a> Changing<'a> {
     pub(crate) fn new(
-        fs: &'a Fs,
+        store: &'a DataStore,
         h: &'a Handle<'_>,
         inode: &'a Inode,
         body: &InodeBody,
     ) -> Changing<'a> {
         Changing {
-            stored: Stored::new(fs, inode, body),
+            stored: Stored::new(store, inode, body),
             h,
-            blocks: NodeBlocks::new(fs, h, inode),
+            blocks: NodeBlocks::new(store, h, inode),
         }
     }
 }
@@ -120,7 +120,7 @@ impl Nodes for Changing<'_> {
 
 impl NodesMut for Changing<'_> {
     fn change<R>(&self, nr: BlockNr, f: impl FnOnce(&mut NodeMut<'_>) -> Result<R>) -> Result<R> {
-        let block = self.stored.fs.vol.cache.read(nr)?;
+        let block = self.stored.store.vol.cache.read(nr)?;
         let mut bytes = self.h.modify(&block)?;
         let result = f(&mut NodeMut::new(&mut bytes[..])?)?;
         update_block_checksum(self.stored.seed, &mut bytes)?;
@@ -134,7 +134,7 @@ impl NodesMut for Changing<'_> {
         f: impl FnOnce(&mut NodeMut<'_>) -> Result<()>,
     ) -> Result<BlockNr> {
         let nr = self.blocks.allocate(near)?;
-        let block = self.stored.fs.vol.cache.get(nr);
+        let block = self.stored.store.vol.cache.get(nr);
         {
             let mut bytes = self.h.create(&block)?;
             f(&mut NodeMut::init(&mut bytes[..], depth)?)?;

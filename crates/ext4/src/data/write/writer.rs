@@ -17,7 +17,6 @@ impl Writer<'_> {
         body: &mut InodeBody,
         segments: &Segments,
     ) -> Result<usize> {
-        let fs = self.fs;
         let mut upto = self.chunk.offset;
         for segment in segments {
             let mut rest = *segment;
@@ -35,7 +34,7 @@ impl Writer<'_> {
                     Err(e) => return Err(e),
                 };
                 part.len = part.len.min(rest.len);
-                fs.put_segment(pages, self.chunk, &part, self.end)?;
+                self.store.put_segment(pages, self.chunk, &part, self.end)?;
                 rest.lblk += part.len;
                 rest.len -= part.len;
                 rest.kind = match rest.kind {
@@ -43,7 +42,7 @@ impl Writer<'_> {
                     Kind::Unwritten(s) => Kind::Unwritten(s + u64::from(part.len)),
                     Kind::Hole => Kind::Hole,
                 };
-                upto = (u64::from(rest.lblk) << fs.vol.geo.block_bits)
+                upto = (u64::from(rest.lblk) << self.store.vol.geo.block_bits)
                     .min(self.end)
                     .max(upto);
             }
@@ -55,7 +54,7 @@ impl Writer<'_> {
     /// fresh, whatever the tree says, because the block holds nothing yet. `None` when the
     /// transaction or the promise of space has no room for more.
     fn map_part(&mut self, body: &mut InodeBody, rest: &Segment) -> Result<Option<Mapped>> {
-        let (fs, inode) = (self.fs, self.chunk.inode);
+        let (_fs, inode) = (self.store, self.chunk.inode);
         match rest.kind {
             Kind::Written(start) => Ok(Some(rest.mapped(start, false))),
             Kind::Unwritten(start) => {
@@ -63,25 +62,32 @@ impl Writer<'_> {
                     return Ok(None);
                 }
                 let range = u64::from(rest.lblk)..u64::from(rest.lblk) + u64::from(rest.len);
-                let upto =
-                    fs.edit_map(self.h, inode, body, |map| map.convert_first(&range, false))?;
+                let upto = self
+                    .store
+                    .edit_map(self.h, inode, body, |map| map.convert_first(&range, false))?;
                 Ok(Some(Mapped {
                     len: (upto - range.start) as u32,
                     ..rest.mapped(start, true)
                 }))
             }
             Kind::Hole => {
-                let part = (rest.lblk, rest.len.min(fs.map_room(body, rest.lblk)));
+                let part = (
+                    rest.lblk,
+                    rest.len.min(self.store.map_room(body, rest.lblk)),
+                );
                 if !self.room_for_edit(body, rest.lblk)? {
                     return Ok(None);
                 }
                 let most = self.promised;
-                let Some(space) = fs.alloc_for(self.h, inode, body, part, most, AllocFor::Data)?
+                let Some(space) =
+                    self.store
+                        .alloc_for(self.h, inode, body, part, most, AllocFor::Data)?
                 else {
                     return Ok(None);
                 };
-                fs.map_new(self.h, inode, body, rest.lblk, &space, false)?;
-                let clusters = space.taken() as u64 / u64::from(fs.vol.geo.ratio());
+                self.store
+                    .map_new(self.h, inode, body, rest.lblk, &space, false)?;
+                let clusters = space.taken() as u64 / u64::from(self.store.vol.geo.ratio());
                 self.promised -= clusters.min(self.promised);
                 if let Some(promise) = &mut self.promise {
                     promise.consumed(clusters);
@@ -102,10 +108,10 @@ impl Writer<'_> {
             self.runs -= 1;
             return Ok(true);
         }
-        let mut need = self.fs.map_credits(body) + credits::ALLOC_BLOCKS;
+        let mut need = self.store.map_credits(body) + credits::ALLOC_BLOCKS;
         if self.chunk.journaled {
             // The rest of the data has its credits already, and must keep them.
-            let end = self.end.div_ceil(u64::from(self.fs.vol.geo.block_size));
+            let end = self.end.div_ceil(u64::from(self.store.vol.geo.block_size));
             need += end.saturating_sub(u64::from(lblk)) as Credits;
         }
         let left = self.h.credits_left();

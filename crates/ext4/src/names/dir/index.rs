@@ -89,7 +89,7 @@ impl Fs {
         } else {
             verified::DIR_NODE
         };
-        let block = self.dir_block(inode, body, lblk)?;
+        let block = self.data.dir_block(inode, body, lblk)?;
         if block.verified() != code {
             let view = bytes(&block)?;
             let mut checked = Index::new(&view, kind, &format.index)

@@ -70,7 +70,7 @@ impl Fs {
     }
 
     pub(super) fn inline_look(&self, inode: &Inode, body: &InodeBody) -> Result<InlineEntries> {
-        self.inline_entries(inode, body, &self.inline(inode, body)?)
+        self.inline_entries(inode, body, &self.data.inline(inode, body)?)
     }
 
     pub(super) fn inline_find(

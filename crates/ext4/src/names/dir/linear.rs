@@ -27,7 +27,7 @@ impl Fs {
         format: Format,
         lblk: u32,
     ) -> Result<Arc<Block>> {
-        let block = self.dir_block(inode, body, lblk)?;
+        let block = self.data.dir_block(inode, body, lblk)?;
         if block.verified() != verified::DIR_LEAF {
             let view = bytes(&block)?;
             let mut checked = dirent::check(&view, &format.layout);

@@ -158,7 +158,8 @@ impl Fs {
         if body.is_inline() || inode.blocks_once.load(Ordering::Acquire) {
             return Ok(());
         }
-        self.has_blocks_once(inode, body, u64::from(self.dir_blocks(body)))?;
+        self.data
+            .has_blocks_once(inode, body, u64::from(self.dir_blocks(body)))?;
         inode.blocks_once.store(true, Ordering::Release);
         Ok(())
     }
@@ -290,7 +291,7 @@ impl Fs {
         body: &mut InodeBody,
         format: Format,
     ) -> Result<(u32, Arc<Block>)> {
-        let (lblk, block) = self.append_dir_block(h, inode, body)?;
+        let (lblk, block) = self.data.append_dir_block(h, inode, body)?;
         self.dir_change(h, format, &block, |b| dirent::init_empty(b, &format.layout))?;
         Ok((lblk, block))
     }

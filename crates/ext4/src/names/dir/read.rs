@@ -63,6 +63,7 @@ impl Fs {
             return;
         }
         let ahead = self
+            .data
             .map(inode, body, lblk, want)
             .and_then(|mapping| match mapping {
                 Mapping::Mapped { start, len, .. } => {
@@ -231,7 +232,7 @@ impl Fs {
         let format = self.dir_format(inode, body);
         let indexed = self.dir_is_indexed(body);
         for lblk in 0..self.linear_blocks(inode, body)? {
-            let block = self.dir_block(inode, body, lblk)?;
+            let block = self.data.dir_block(inode, body, lblk)?;
             let node = indexed && htree::looks_like_node(&bytes(&block)?, &format.index);
             if indexed && (lblk == 0 || node) {
                 let kind = if node { NodeKind::Node } else { NodeKind::Root };

@@ -27,10 +27,10 @@ impl Replay<'_> {
             .fs
             .vol
             .journal
-            .begin(self.fs.map_credits(body) + CREDITS)?;
+            .begin(self.fs.data.map_credits(body) + CREDITS)?;
         let new = self.attributes(ino, body, bytes, fresh)?;
         if new.is_inline() && !body.is_inline() {
-            self.fs.remove_all(&mut h, &inode, body)?;
+            self.fs.data.remove_all(&mut h, &inode, body)?;
             let blocks = body.blocks();
             *body = new;
             body.set_blocks(blocks)?;
@@ -123,7 +123,7 @@ impl Replay<'_> {
             .fs
             .vol
             .journal
-            .begin(self.fs.map_credits(body) + CREDITS)?;
+            .begin(self.fs.data.map_credits(body) + CREDITS)?;
         match change {
             Change::AddRange { extent, .. } => {
                 if extent.logical_end() > LOGICAL_END {
@@ -140,7 +140,7 @@ impl Replay<'_> {
             Change::DelRange { block, len, .. } => {
                 let start = u64::from(*block);
                 let range = start..start + u64::from(*len);
-                self.fs.unmap(&mut h, &inode, body, range)?;
+                self.fs.data.unmap(&mut h, &inode, body, range)?;
             }
             _ => {}
         }

@@ -157,9 +157,9 @@ fn what_memory_does_not_hold_is_written_early() {
         group.write(&ROOT, v.ino(0), 0, &bytes).unwrap(),
         bytes.len()
     );
-    assert!(v.fs.data.groups.0.load(Ordering::Relaxed) <= 1 << 20);
+    assert!(v.fs.data.state.groups.0.load(Ordering::Relaxed) <= 1 << 20);
     group.commit().unwrap();
     assert!(v.content(0) == bytes && v.crashed()[0] == bytes);
-    assert_eq!(v.fs.data.groups.0.load(Ordering::Relaxed), 0);
+    assert_eq!(v.fs.data.state.groups.0.load(Ordering::Relaxed), 0);
     v.close();
 }
