@@ -1,8 +1,9 @@
 //! The ext4 file system: allocation, inodes, extents, directories, xattrs, name space.
 //!
 //! Layout of the crate:
-//! * [`Fs`] is an open volume; its operations (`lookup`, `write`, `rename` …) are `impl Fs` blocks
-//!   beside the subject they belong to;
+//! * [`Fs`] is an open volume: a façade over four stores (`Allocator`, `InodeStore`, `DataStore`,
+//!   `Namespace`); its operations (`lookup`, `write`, `rename` …) are `impl Fs` blocks beside the
+//!   subject they belong to;
 //! * `volume`: opening, recovery, superblock state, errors=, statfs, unmount;
 //! * `space`: block groups, block and inode allocation;
 //! * `inode`: inodes in memory, the inode cache, orphans, deletion, attributes;

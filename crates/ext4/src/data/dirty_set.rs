@@ -21,7 +21,7 @@ pub(crate) struct DirtySet {
     bytes: AtomicU64,
     /// Above this writers wait, bytes.
     bound: u64,
-    /// For [`Fs::throttle_data`]: something was written home.
+    /// For [`DataStore::throttle_data`]: something was written home.
     room: Condvar,
     waiting: parking_lot::Mutex<()>,
 }

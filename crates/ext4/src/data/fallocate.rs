@@ -67,7 +67,7 @@ impl Fs {
             true => Some(self.promise_move_out(ctx, body)?),
             false => None,
         };
-        self.move_out(inode, body)?;
+        self.data.move_out(inode, body)?;
         drop(moved);
         // Without extents nothing can be allocated without being written.
         let punches = matches!(mode, FallocateMode::PunchHole);

@@ -5,6 +5,7 @@
 //! longer file, a hole, any change of a directory's entries) moves it out into blocks first, in a
 //! transaction of its own; it never moves back.
 
+use stetfs_journal::Handle;
 use stetfs_ondisk::ext4::inode::{I_BLOCK_LEN, InodeFlags};
 use stetfs_ondisk::ext4::xattr::{Value, index};
 
@@ -12,7 +13,6 @@ use super::credits::APPEND_DIR_BLOCK;
 use super::pages::Pages;
 use super::store::DataStore;
 use crate::error::{FsError, Result};
-use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};
 use crate::space::credits::WRITE_INODE;
 
@@ -37,53 +37,6 @@ impl Inline {
     /// The part in `i_block`, and the attribute's.
     pub(crate) fn parts(&self) -> (&[u8], &[u8]) {
         self.bytes.split_at(I_BLOCK_LEN.min(self.bytes.len()))
-    }
-}
-
-impl Fs {
-    /// Moves inline content out into a block, if there is any. The caller holds the inode's lock
-    /// and no handle.
-    ///
-    /// # Errors
-    /// ENOSPC; EUCLEAN.
-    pub(crate) fn move_out(&self, inode: &Inode, body: &mut InodeBody) -> Result<()> {
-        if !body.is_inline() {
-            return Ok(());
-        }
-        inode.check_alive()?;
-        let inline = self.data.inline(inode, body)?;
-        let entries = if body.is_dir() {
-            Some(self.inline_entries(inode, body, &inline)?)
-        } else {
-            None
-        };
-        let bs = self.vol.geo.block_size as usize;
-        let layout = self
-            .inodes
-            .xattr_load(inode, body)?
-            .with(bs, index::SYSTEM, DATA, None)?;
-        let room = super::credits::append_dir_space(1) + layout.blocks();
-        let _room = self.space.reserve(room, true)?;
-        let need = APPEND_DIR_BLOCK + layout.credits() + 2 * WRITE_INODE;
-        let h = self.vol.journal.begin(need)?;
-        self.vol.whole(|| {
-            self.inodes.xattr_apply(&h, inode, body, &layout)?;
-            let flags = body.flags() - InodeFlags::INLINE_DATA;
-            body.set_flags(flags);
-            self.data.init_map(body)?;
-            let size = body.size();
-            if let Some(entries) = entries {
-                body.set_size(0);
-                self.dir_fill(&h, inode, body, &entries)?;
-            } else if size > 0 {
-                let nr = self.data.add_meta_block(&h, inode, body, 0)?;
-                let mut pages = Pages::new(&self.data, self.data.data_path(&h, body));
-                let put = pages.put(0, nr, 0, inline.content()?, true);
-                pages.done(inode);
-                put?;
-            }
-            self.inodes.write_inode_data(&h, inode, body)
-        })
     }
 }
 
@@ -182,5 +135,60 @@ impl DataStore {
             self.inodes.write_inode_data(&h, inode, body)
         })?;
         Ok(true)
+    }
+
+    /// Moves the inline content of what is no directory out into a block, if there is any. The
+    /// caller holds the inode's lock and no handle.
+    ///
+    /// # Errors
+    /// ENOSPC; EUCLEAN.
+    pub(crate) fn move_out(&self, inode: &Inode, body: &mut InodeBody) -> Result<()> {
+        if !body.is_inline() {
+            return Ok(());
+        }
+        if body.is_dir() {
+            return Err(FsError::Errno(libc::EISDIR));
+        }
+        let inline = self.inline(inode, body)?;
+        let content = inline.content()?;
+        self.move_out_by(inode, body, |h, body| {
+            if content.is_empty() {
+                return Ok(());
+            }
+            let nr = self.add_meta_block(h, inode, body, 0)?;
+            let mut pages = Pages::new(self, self.data_path(h, body));
+            let put = pages.put(0, nr, 0, content, true);
+            pages.done(inode);
+            put
+        })
+    }
+
+    /// Gives an inode with inline content a map instead, which `fill` puts the content into: one
+    /// block.
+    ///
+    /// # Errors
+    /// ENOSPC; EUCLEAN.
+    pub(crate) fn move_out_by(
+        &self,
+        inode: &Inode,
+        body: &mut InodeBody,
+        fill: impl FnOnce(&Handle<'_>, &mut InodeBody) -> Result<()>,
+    ) -> Result<()> {
+        inode.check_alive()?;
+        let bs = self.vol.geo.block_size as usize;
+        let stored = self.inodes.xattr_load(inode, body)?;
+        let layout = stored.with(bs, index::SYSTEM, DATA, None)?;
+        let room = super::credits::append_dir_space(1) + layout.blocks();
+        let _room = self.space.reserve(room, true)?;
+        let need = APPEND_DIR_BLOCK + layout.credits() + 2 * WRITE_INODE;
+        let h = self.vol.journal.begin(need)?;
+        self.vol.whole(|| {
+            self.inodes.xattr_apply(&h, inode, body, &layout)?;
+            let flags = body.flags() - InodeFlags::INLINE_DATA;
+            body.set_flags(flags);
+            self.init_map(body)?;
+            fill(&h, body)?;
+            self.inodes.write_inode_data(&h, inode, body)
+        })
     }
 }

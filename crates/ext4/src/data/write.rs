@@ -158,7 +158,7 @@ impl Fs {
                 return Ok(data.len());
             }
             let _quota = self.promise_move_out(ctx, body)?;
-            self.move_out(inode, body)?;
+            self.data.move_out(inode, body)?;
         }
         let journaled = self.data.journals_data(body);
         let mut done = 0;

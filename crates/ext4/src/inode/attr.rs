@@ -133,7 +133,7 @@ impl Fs {
             inode.check_alone()?;
             self.check_size(inode, body, size)?;
             self.allow_size(size)?;
-            self.move_out(inode, body)?;
+            self.data.move_out(inode, body)?;
             self.resize(ctx, inode, body, size)?;
         }
         self.set_simple(ctx, inode, body, set)?;

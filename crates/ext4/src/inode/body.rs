@@ -14,7 +14,7 @@ use crate::types::{FileType, Ino, ROOT_INO};
 
 /// The on-disk inode, behind the inode's lock. Derefs to the typed view of its bytes, in-inode
 /// attributes included; what needs the volume's features or types of ours has a method here. The
-/// checksum inside is brought up to date by `Fs::write_inode` only.
+/// checksum inside is brought up to date by `InodeStore::write_inode` only.
 pub(crate) struct InodeBody {
     view: InodeView<Box<[u8]>>,
     block_size: u32,

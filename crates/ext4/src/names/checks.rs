@@ -5,8 +5,8 @@ use stetfs_ondisk::ext4::dirent;
 use stetfs_ondisk::ext4::features::RoCompat;
 use stetfs_ondisk::ext4::inode::{InodeFlags, LINK_MAX};
 
+use super::store::Namespace;
 use crate::error::{FsError, Result};
-use crate::fs::Fs;
 use crate::inode::InodeBody;
 
 pub(super) fn errno<T>(e: i32) -> Result<T> {
@@ -88,7 +88,7 @@ pub(super) fn check_distinct(dirs: &[Ino], child: Ino) -> Result<()> {
     }
 }
 
-impl Fs {
+impl Namespace {
     /// # Errors
     /// EMLINK if the directory can have no more subdirectories.
     pub(super) fn may_add_subdir(&self, dir: &InodeBody) -> Result<()> {

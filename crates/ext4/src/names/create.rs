@@ -180,12 +180,12 @@ impl Fs {
         check_name(name)?;
         self.throttle()?;
         let dir = self.inodes.iget(parent)?;
-        self.dir_move_out(&dir)?;
+        self.names.dir_move_out(&dir)?;
         let mut dir_body = dir.body.write();
         may_add(&dir_body)?;
-        let plan = self.dir_plan(&dir, &dir_body, name)?;
+        let plan = self.names.dir_plan(&dir, &dir_body, name)?;
         if new.is_dir() {
-            self.may_add_subdir(&dir_body)?;
+            self.names.may_add_subdir(&dir_body)?;
         }
         let inherited = match new.again {
             Some(_) => Inherited::nothing(new.mode),
@@ -223,7 +223,7 @@ impl Fs {
                     kind: EntryType::from_mode(new.mode),
                     name,
                 };
-                self.dir_insert(&h, &dir, &mut dir_body, plan, entry)
+                self.names.dir_insert(&h, &dir, &mut dir_body, plan, entry)
             });
         if let Err(e) = made {
             // All was planned and reserved: the device failed. The inode must not leak.
@@ -235,13 +235,13 @@ impl Fs {
             return Err(e);
         }
         if new.is_dir() {
-            self.add_subdir(&mut dir_body);
+            self.names.add_subdir(&mut dir_body);
         }
         self.vol
-            .whole(|| self.dir_changed(&h, &dir, &mut dir_body))?;
+            .whole(|| self.names.dir_changed(&h, &dir, &mut dir_body))?;
         self.inodes
             .note_change(&h, &inode, |c, point| c.made(parent, name, point));
-        self.note_name(&h, &dir, name);
+        self.names.note_name(&h, &dir, name);
         self.inodes.count_lookup(inode.ino);
         drop(body);
         drop(h);
@@ -264,7 +264,7 @@ impl Fs {
     ) -> Result<()> {
         self.set_inherited(h, inode, body, inherited)?;
         if new.is_dir() {
-            self.dir_init(h, inode, body, dir.ino)?;
+            self.names.dir_init(h, inode, body, dir.ino)?;
         }
         if let Some(target) = new.target {
             self.data.write_symlink_body(h, inode, body, target)?;

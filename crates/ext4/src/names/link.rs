@@ -34,7 +34,7 @@ impl Fs {
         }
         // One without a name goes with its last user, even while this waits for a lock.
         let _used = self.open_ref(inode.clone(), 0)?;
-        self.dir_move_out(&dir)?;
+        self.names.dir_move_out(&dir)?;
         let mut dir_body = dir.body.write();
         may_add(&dir_body)?;
         let mut body = inode.body.write_nested();
@@ -45,7 +45,7 @@ impl Fs {
             _ => may_unname(&body)?,
         }
         check_project(&dir_body, &body)?;
-        let plan = self.dir_plan(&dir, &dir_body, new_name)?;
+        let plan = self.names.dir_plan(&dir, &dir_body, new_name)?;
         let _room = self.space.reserve(
             append_dir_space(plan.new_blocks),
             self.space.privileged(ctx),
@@ -60,7 +60,8 @@ impl Fs {
             kind: EntryType::from_mode(u32::from(body.mode())),
             name: new_name,
         };
-        self.dir_insert(&h, &dir, &mut dir_body, plan, entry)?;
+        self.names
+            .dir_insert(&h, &dir, &mut dir_body, plan, entry)?;
         self.vol.whole(|| {
             if body.links() == 0 {
                 self.inodes.orphan_del(&h, &inode, &mut body)?;
@@ -68,12 +69,12 @@ impl Fs {
             }
             let links = body.links() + 1;
             body.set_links(links);
-            self.links_changed(&h, &inode, &mut body)?;
-            self.dir_changed(&h, &dir, &mut dir_body)
+            self.names.links_changed(&h, &inode, &mut body)?;
+            self.names.dir_changed(&h, &dir, &mut dir_body)
         })?;
         self.inodes
             .note_change(&h, &inode, MetadataLedger::entangled);
-        self.note_name(&h, &dir, new_name);
+        self.names.note_name(&h, &dir, new_name);
         self.inodes.count_lookup(inode.ino);
         drop(h);
         drop(body);

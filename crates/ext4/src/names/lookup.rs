@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::checks::{check_dir, check_name, errno};
+use super::store::Namespace;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};
@@ -25,14 +26,14 @@ impl Fs {
         let body = dir.body.read();
         check_dir(&body)?;
         let ino = match name {
-            b".." => self.dir_parent(&dir, &body)?,
-            _ => match self.dir_find(&dir, &body, name)? {
+            b".." => self.names.dir_parent(&dir, &body)?,
+            _ => match self.names.dir_find(&dir, &body, name)? {
                 Some(found) => found.ino,
                 None => return errno(libc::ENOENT),
             },
         };
         // While the directory is locked the name stays, and with it the inode.
-        let inode = self.entry_inode(&dir, ino)?;
+        let inode = self.names.entry_inode(&dir, ino)?;
         self.inodes.count_lookup(inode.ino);
         drop(body);
         self.counted(&inode)
@@ -53,7 +54,9 @@ impl Fs {
     fn counted(&self, inode: &Inode) -> Result<Attr> {
         self.attr(inode).inspect_err(|_| self.forget(inode.ino, 1))
     }
+}
 
+impl Namespace {
     /// The inode that an entry of a locked directory names. One that is free or was never used is
     /// damage: the entry outlived it.
     pub(super) fn entry_inode(&self, dir: &Inode, ino: Ino) -> Result<Arc<Inode>> {

@@ -18,16 +18,17 @@ mod link;
 mod lookup;
 mod readdir;
 mod rename;
+mod store;
 mod tmpfile;
 mod tree;
 mod unlink;
 
 pub(crate) use create::New;
 use stetfs_journal::{Credits, Handle};
+pub(crate) use store::Namespace;
 
 use crate::data::credits::APPEND_DIR_BLOCK;
 use crate::error::Result;
-use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};
 use dir::Plan;
 
@@ -36,7 +37,7 @@ fn insert_credits(plan: &Plan) -> Credits {
     plan.changed_blocks + plan.new_blocks * APPEND_DIR_BLOCK
 }
 
-impl Fs {
+impl Namespace {
     /// Notes for records of files that a name came.
     fn note_name(&self, h: &Handle<'_>, dir: &Inode, name: &[u8]) {
         self.inodes.note_change(h, dir, |c, point| {

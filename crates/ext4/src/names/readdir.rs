@@ -1,6 +1,7 @@
 //! Reading directories.
 
 use super::checks::{check_dir, errno};
+use super::store::Namespace;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::OpenRef;
@@ -22,11 +23,13 @@ impl Fs {
         cookie: u64,
         emit: &mut dyn FnMut(DirEntry) -> bool,
     ) -> Result<()> {
-        let result = self.read_from(f, cookie, emit);
+        let result = self.names.read_from(f, cookie, emit);
         self.touch_atime(&f.inode);
         result
     }
+}
 
+impl Namespace {
     fn read_from(
         &self,
         f: &OpenRef,

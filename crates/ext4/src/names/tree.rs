@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use super::checks::check_dir;
+use super::store::Namespace;
 use crate::error::{FsError, Result};
-use crate::fs::Fs;
 use crate::types::{Ino, ROOT_INO};
 
 /// A directory and all above it.
@@ -17,7 +17,7 @@ impl Ancestry {
     }
 }
 
-impl Fs {
+impl Namespace {
     /// A directory and all above it, up to the root. It stays true while the caller holds
     /// `rename_lock`; no inode may be locked.
     ///

@@ -38,18 +38,18 @@ impl Fs {
         check_name(name)?;
         self.throttle()?;
         let dir = self.inodes.iget(parent)?;
-        self.dir_move_out(&dir)?;
+        self.names.dir_move_out(&dir)?;
         let (inode, synchronous) = {
             let mut dir_body = dir.body.write();
             may_remove(&dir_body)?;
-            let (found, inode) = self.find_child(&dir, &dir_body, name)?;
+            let (found, inode) = self.names.find_child(&dir, &dir_body, name)?;
             let mut body = inode.body.write_nested();
             match (want_dir, body.is_dir()) {
                 (true, false) => return errno(libc::ENOTDIR),
                 (false, true) => return errno(libc::EISDIR),
                 _ => may_unname(&body)?,
             }
-            if want_dir && !self.dir_is_empty(&inode, &body)? {
+            if want_dir && !self.names.dir_is_empty(&inode, &body)? {
                 return errno(libc::ENOTEMPTY);
             }
             let h = self.vol.journal.begin(UNLINK_CREDITS)?;
@@ -60,16 +60,16 @@ impl Fs {
                 && !self.inodes.holds_values(&body)
                 && self.inodes.take_unused(&inode);
             self.vol.whole(|| {
-                self.dir_remove(&h, &dir, &dir_body, &found)?;
+                self.names.dir_remove(&h, &dir, &dir_body, &found)?;
                 if gone {
                     self.free_now(&h, &inode, &mut body)?;
                 } else {
-                    self.drop_link(&h, &inode, &mut body)?;
+                    self.names.drop_link(&h, &inode, &mut body)?;
                 }
                 if want_dir {
-                    self.drop_subdir(&mut dir_body);
+                    self.names.drop_subdir(&mut dir_body);
                 }
-                self.dir_changed(&h, &dir, &mut dir_body)
+                self.names.dir_changed(&h, &dir, &mut dir_body)
             })?;
             self.inodes
                 .note_change(&h, &inode, MetadataLedger::entangled);

@@ -8,7 +8,6 @@ use stetfs_journal::{Cache, Journal, RecoveryReport};
 use stetfs_ondisk::ext4::features::Incompat;
 use stetfs_ondisk::ext4::inode::FULL_EXTRA_ISIZE;
 use stetfs_ondisk::ext4::superblock::{Geometry as Layout, SuperFlags, Superblock};
-use stetfs_sync::{Mutex, Rank};
 
 use super::early::{Early, check_size};
 use super::log::VolumeLog;
@@ -19,6 +18,7 @@ use crate::error::Result;
 use crate::fs::Fs;
 use crate::geometry::Geometry;
 use crate::inode::{InodeStore, Orphans};
+use crate::names::Namespace;
 use crate::space::{Allocator, Groups, Zones};
 use crate::types::FsOptions;
 
@@ -99,13 +99,14 @@ impl Parts {
         let space = Allocator::new(Arc::clone(&vol), self.groups, generation);
         let inodes = InodeStore::new(Arc::clone(&vol), Arc::clone(&space), self.orphans);
         let inodes = Arc::new(inodes);
+        let data = DataStore::new(Arc::clone(&inodes));
         let fs = Arc::new_cyclic(|me| Fs {
-            data: DataStore::new(Arc::clone(&inodes)),
+            names: Namespace::new(Arc::clone(&data)),
+            data,
             inodes,
             space,
             vol,
             recovered,
-            rename_lock: Mutex::new(Rank::Rename, ()),
             me: me.clone(),
         });
         Ok((fs, self.found))

@@ -86,7 +86,7 @@ impl Fs {
         }
         if changed.contains(InodeFlags::JOURNAL_DATA) && body.is_regular() {
             inode.check_alone()?;
-            self.move_out(inode, &mut body)?;
+            self.data.move_out(inode, &mut body)?;
             self.data
                 .switch_data_journaling(inode, new.contains(InodeFlags::JOURNAL_DATA))?;
         }

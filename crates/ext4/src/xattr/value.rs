@@ -9,7 +9,7 @@
 //!   transaction that stores the entry gives it the first reference and takes it off the orphans;
 //!   the one that removes the last entry makes it an orphan again. So after a crash it is referred
 //!   to, or deleted.
-//! * **value.V2** References, and whether an attribute block is shared, change with `Fs::values`
+//! * **value.V2** References, and whether an attribute block is shared, change with `InodeStore::values`
 //!   locked.
 //! * **value.V3** Who holds the lock of a file may read the values it refers to without further
 //!   locks.

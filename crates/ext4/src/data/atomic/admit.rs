@@ -101,7 +101,7 @@ impl AtomicGroup {
         }
         fs.allow_size(size)?;
         let moved = fs.promise_move_out(ctx, &mut body)?;
-        fs.move_out(inode, &mut body)?;
+        fs.data.move_out(inode, &mut body)?;
         drop(moved);
         let cost = fs.blocks_cost(inode, &body, &runs_of(new.iter().copied()))?;
         Ok((cost, body.owner()))

@@ -12,8 +12,8 @@ use super::index::in_index;
 use super::path::{Frame, Path};
 use super::{Format, NewBlocks, NewEntry, WHAT, bytes, in_block};
 use crate::error::{FsError, Result};
-use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};
+use crate::names::Namespace;
 use crate::verified;
 
 /// An entry that owns its name, on the way to another block.
@@ -50,7 +50,7 @@ fn borrowed(records: &[(u32, Record)]) -> impl Iterator<Item = (Ino, FileType, &
         .map(|(_, r)| (r.ino, r.kind, r.name.as_slice()))
 }
 
-impl Fs {
+impl Namespace {
     /// The entries of a block from byte `offset` on and a new one, sorted by hash.
     fn dir_sorted(
         &self,

@@ -11,8 +11,8 @@ use stetfs_ondisk::ext4::superblock::SuperFlags;
 use super::path::{Frame, Path, no_frame};
 use super::{Format, Found, Place, Plan, bytes};
 use crate::error::{FsError, Result};
-use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};
+use crate::names::Namespace;
 use crate::verified;
 
 /// What an index block is called in errors.
@@ -52,7 +52,7 @@ impl Leaves {
     }
 }
 
-impl Fs {
+impl Namespace {
     /// The directory hash of a name with this version.
     pub(super) fn dir_hash(&self, version: HashVersion, name: &[u8]) -> u32 {
         version.hash(name, self.vol.geo.hash_seed).major

@@ -1,7 +1,7 @@
 //! Directories in their inode: `i_block` holds the parent's number and then entries, the attribute
 //! `system.data` further ones. `.` and `..` are not among them.
 //!
-//! They are read here; before entries change, the directory gets a block (`Fs::move_out`).
+//! They are read here; before entries change, the directory gets a block (`move_out`).
 
 use stetfs_journal::{Handle, Ino};
 use stetfs_ondisk::ext4::dirent::{self, DirLayout, FileType};
@@ -9,8 +9,8 @@ use stetfs_ondisk::ext4::dirent::{self, DirLayout, FileType};
 use super::{Found, WHAT};
 use crate::data::Inline;
 use crate::error::{FsError, Result};
-use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};
+use crate::names::Namespace;
 
 /// Bytes of the parent's number.
 const PARENT: usize = 4;
@@ -24,12 +24,12 @@ pub(crate) struct InlineEntries {
     pub(super) entries: Vec<Owned>,
 }
 
-impl Fs {
+impl Namespace {
     /// What the directory holds.
     ///
     /// # Errors
     /// EUCLEAN.
-    pub(crate) fn inline_entries(
+    fn inline_entries(
         &self,
         inode: &Inode,
         body: &InodeBody,
@@ -85,7 +85,7 @@ impl Fs {
     }
 
     /// Gives an empty directory its first block, with these entries and `.` and `..`.
-    pub(crate) fn dir_fill(
+    fn dir_fill(
         &self,
         h: &Handle<'_>,
         inode: &Inode,
@@ -106,7 +106,7 @@ impl Fs {
     /// Before entries of a directory change: out of the inode with them. No lock may be held.
     ///
     /// # Errors
-    /// As [`Fs::move_out`].
+    /// As [`move_out`](Self::move_out).
     pub(crate) fn dir_move_out(&self, dir: &Inode) -> Result<()> {
         if !dir.body.read().is_inline() {
             return Ok(());
@@ -116,5 +116,21 @@ impl Fs {
             return Ok(());
         }
         self.move_out(dir, &mut body)
+    }
+
+    /// Moves the entries of a directory out of its inode into a block, if they are there. The
+    /// caller holds its lock and no handle.
+    ///
+    /// # Errors
+    /// ENOSPC; EUCLEAN.
+    pub(crate) fn move_out(&self, dir: &Inode, body: &mut InodeBody) -> Result<()> {
+        if !body.is_inline() {
+            return Ok(());
+        }
+        let held = self.inline_look(dir, body)?;
+        self.data.move_out_by(dir, body, |h, body| {
+            body.set_size(0);
+            self.dir_fill(h, dir, body, &held)
+        })
     }
 }

@@ -9,8 +9,8 @@ use stetfs_ondisk::ext4::htree;
 
 use super::{Format, Found, NewEntry, Place, Plan, WHAT, bytes, in_block};
 use crate::error::{FsError, Result};
-use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};
+use crate::names::Namespace;
 use crate::verified;
 
 /// Largest directory without `large_dir`, bytes (exclusive).
@@ -18,7 +18,7 @@ const SMALL_DIR_MAX: u64 = 1 << 31;
 /// Largest directory with `large_dir` that is written, bytes (exclusive): sizes of 32 bits.
 const LARGE_DIR_MAX: u64 = 1 << 32;
 
-impl Fs {
+impl Namespace {
     /// A block of entries, its checksum and entries checked.
     pub(super) fn dir_leaf(
         &self,

@@ -5,7 +5,7 @@
 //! ([`index`]), to which entries are added by splitting blocks ([`grow`]).
 //!
 //! Callers hold the directory's lock: shared to look, exclusive to change. A change is planned
-//! first ([`Fs::dir_plan`]), which reads and checks all that it will touch and says what space and
+//! first ([`Namespace::dir_plan`]), which reads and checks all that it will touch and says what space and
 //! credits it takes; carrying it out then has nothing left to fail on but the device.
 
 mod grow;
@@ -29,8 +29,8 @@ use stetfs_ondisk::ext4::htree::IndexLayout;
 use stetfs_ondisk::ext4::inode::InodeFlags;
 
 use crate::error::{FsError, Result};
-use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};
+use crate::names::Namespace;
 
 /// What a directory block is called in errors.
 const WHAT: &str = "directory";
@@ -122,7 +122,7 @@ fn has_index(body: &InodeBody) -> bool {
     body.flags().contains(InodeFlags::INDEX)
 }
 
-impl Fs {
+impl Namespace {
     fn dir_format(&self, inode: &Inode, body: &InodeBody) -> Format {
         let csum = self.vol.geo.metadata_csum();
         Format {

@@ -14,8 +14,8 @@ use super::index::Leaves;
 use super::{Format, bytes, has_index, in_block};
 use crate::data::Mapping;
 use crate::error::{FsError, Result};
-use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};
+use crate::names::Namespace;
 use crate::types::{DirEntry, FileType};
 
 /// Blocks that are read ahead at once.
@@ -27,7 +27,7 @@ pub(crate) struct Piece {
     pub(crate) next: Option<u64>,
 }
 
-impl Fs {
+impl Namespace {
     /// The entries from `cookie` on, as many as one block (and its collisions) hold.
     pub(crate) fn dir_read(&self, inode: &Inode, body: &InodeBody, cookie: u64) -> Result<Piece> {
         body.check_key()?;

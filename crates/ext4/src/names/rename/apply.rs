@@ -11,6 +11,7 @@ use crate::durability::MetadataLedger;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody, NewFile};
+use crate::names::Namespace;
 use crate::names::checks::errno;
 use crate::names::dir::{NewEntry, Plan};
 use crate::names::insert_credits;
@@ -43,20 +44,24 @@ impl Fs {
             Some(target) => match (m.source.body.is_dir(), target.body.is_dir()) {
                 (true, false) => return errno(libc::ENOTDIR),
                 (false, true) => return errno(libc::EISDIR),
-                (true, true) if !self.dir_is_empty(target.inode, &target.body)? => {
+                (true, true) if !self.names.dir_is_empty(target.inode, &target.body)? => {
                     return errno(libc::ENOTEMPTY);
                 }
                 _ => {}
             },
-            None if changes_parent => self.may_add_subdir(m.dirs.new_body())?,
+            None if changes_parent => self.names.may_add_subdir(m.dirs.new_body())?,
             None => {}
         }
         if changes_parent {
-            self.check_parent(m.source.inode, &m.source.body, m.old.dir)?;
+            self.names
+                .check_parent(m.source.inode, &m.source.body, m.old.dir)?;
         }
         let plan = match &m.target {
             Some(_) => None,
-            None => Some(self.dir_plan(m.dirs.new, m.dirs.new_body(), m.new.name)?),
+            None => Some(
+                self.names
+                    .dir_plan(m.dirs.new, m.dirs.new_body(), m.new.name)?,
+            ),
         };
         let room = plan.as_ref().map_or(0, |p| append_dir_space(p.new_blocks));
         let _room = self.space.reserve(room, self.space.privileged(ctx))?;
@@ -93,18 +98,23 @@ impl Fs {
                 name: m.new.name,
             };
             // Nothing but the whiteout was made so far, and it has no name yet.
-            self.dir_insert(&h, new_dir, m.dirs.new_body_mut(), plan, entry)
+            self.names
+                .dir_insert(&h, new_dir, m.dirs.new_body_mut(), plan, entry)
                 .inspect_err(|_| {
                     if let Some(inode) = &white {
                         self.drop_new(&h, inode, &mut inode.lock_new());
                     }
                 })?;
         }
-        self.vol
-            .whole(|| self.finish_move(&h, m, changes_parent, entries_move, white.as_deref()))?;
+        self.vol.whole(|| {
+            self.names
+                .finish_move(&h, m, changes_parent, entries_move, white.as_deref())
+        })?;
         Ok(white)
     }
+}
 
+impl Namespace {
     /// The changes of a move, but for a new name that did not exist.
     fn finish_move(
         &self,

@@ -112,8 +112,8 @@ impl Fs {
             },
         );
         let (old_dir, new_dir) = (self.inodes.iget(parent)?, self.inodes.iget(new_parent)?);
-        self.dir_move_out(&old_dir)?;
-        self.dir_move_out(&new_dir)?;
+        self.names.dir_move_out(&old_dir)?;
+        self.names.dir_move_out(&new_dir)?;
         // What lost its last name, and a whiteout, are let go when no lock is held any more.
         let mut released = Vec::new();
         let result = if parent == new_parent {
@@ -125,8 +125,11 @@ impl Fs {
             };
             self.rename_locked(ctx, dirs, None, old, new, flags, &mut released)
         } else {
-            let _moving = self.rename_lock.lock();
-            let above = (self.ancestry(parent)?, self.ancestry(new_parent)?);
+            let _moving = self.names.rename_lock.lock();
+            let above = (
+                self.names.ancestry(parent)?,
+                self.names.ancestry(new_parent)?,
+            );
             let new_first = match () {
                 () if above.1.contains(parent) => false,
                 () if above.0.contains(new_parent) => true,
@@ -179,12 +182,12 @@ impl Fs {
         may_remove(&dirs.old_body)?;
         may_add(dirs.new_body())?;
         let locked = [old.dir, new.dir];
-        let (source_found, source) = self.find_child(dirs.old, &dirs.old_body, old.name)?;
+        let (source_found, source) = self.names.find_child(dirs.old, &dirs.old_body, old.name)?;
         if above.is_some_and(|(_, new)| new.contains(source.ino)) {
             return errno(libc::EINVAL);
         }
         self.vol.noted(check_distinct(&locked, source.ino))?;
-        let target = match self.dir_find(dirs.new, dirs.new_body(), new.name)? {
+        let target = match self.names.dir_find(dirs.new, dirs.new_body(), new.name)? {
             Some(_) if flags.no_replace => return errno(libc::EEXIST),
             Some(found) => {
                 if above.is_some_and(|(old, _)| old.contains(found.ino)) {
@@ -196,7 +199,7 @@ impl Fs {
                     });
                 }
                 self.vol.noted(check_distinct(&locked, found.ino))?;
-                let inode = self.entry_inode(dirs.new, found.ino)?;
+                let inode = self.names.entry_inode(dirs.new, found.ino)?;
                 Some((found, inode))
             }
             None if flags.exchange => return errno(libc::ENOENT),
@@ -232,7 +235,7 @@ impl Fs {
             new,
         };
         if exchange {
-            return self.exchange(&mut moving);
+            return self.names.exchange(&mut moving);
         }
         let whiteout = self.replace(ctx, &mut moving, flags.whiteout)?;
         released.extend(whiteout);

@@ -114,7 +114,10 @@ impl Replay<'_> {
         let mut body = inode.body.write();
         let body = &mut *body;
         if body.is_inline() && self.moves_out(i, ino)? {
-            self.fs.move_out(&inode, body)?;
+            match inode.is_dir() {
+                true => self.fs.names.move_out(&inode, body)?,
+                false => self.fs.data.move_out(&inode, body)?,
+            }
         }
         if body.is_inline() || !body.is_mapped() {
             return Err(wrong(format!("blocks of inode {ino}, which has none")));

@@ -131,7 +131,7 @@ impl<'a> Replay<'a> {
 
     fn named(&self, dir: &Inode, name: &[u8]) -> Result<Option<Ino>> {
         let body = dir.body.read();
-        let found = self.fs.dir_find(dir, &body, name)?;
+        let found = self.fs.names.dir_find(dir, &body, name)?;
         Ok(found.map(|found| found.ino))
     }
 
