@@ -2,8 +2,8 @@
 //!
 //! An [`Inode`] is shared by everybody who uses the file; its [`InodeBody`] holds the bytes of the
 //! on-disk inode behind the inode's lock. A change is made to the body and put into the journal
-//! with `InodeStore::write_inode` before the lock is released, so the inode table block always equals the
-//! body and an inode can leave memory at any time nobody holds it.
+//! with `InodeStore::write_inode` before the lock is released, so the inode table block always
+//! equals the body and an inode can leave memory at any time nobody holds it.
 
 mod attr;
 mod body;

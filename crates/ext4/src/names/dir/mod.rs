@@ -5,8 +5,8 @@
 //! ([`index`]), to which entries are added by splitting blocks ([`grow`]).
 //!
 //! Callers hold the directory's lock: shared to look, exclusive to change. A change is planned
-//! first ([`Namespace::dir_plan`]), which reads and checks all that it will touch and says what space and
-//! credits it takes; carrying it out then has nothing left to fail on but the device.
+//! first ([`Namespace::dir_plan`]), which reads and checks all that it will touch and says what
+//! space and credits it takes; carrying it out then has nothing left to fail on but the device.
 
 mod grow;
 mod hash_order;
