@@ -9,8 +9,8 @@
 //!   transaction that stores the entry gives it the first reference and takes it off the orphans;
 //!   the one that removes the last entry makes it an orphan again. So after a crash it is referred
 //!   to, or deleted.
-//! * **value.V2** References, and whether an attribute block is shared, change with `InodeStore::values`
-//!   locked.
+//! * **value.V2** References, and whether an attribute block is shared, change with
+//!   `InodeStore::values` locked.
 //! * **value.V3** Who holds the lock of a file may read the values it refers to without further
 //!   locks.
 //! * **value.V4** Value inodes that lost, or never got, their references wait in `Values::leaving`
