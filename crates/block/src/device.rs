@@ -5,7 +5,8 @@ use std::ops::Range;
 use std::slice;
 use std::sync::Arc;
 
-use crate::{AlignedBuf, BlockError, Op, Result, Share, Stats};
+use crate::range::check_range;
+use crate::{AlignedBuf, BlockError, Op, Result, Share, ShareLimits, Stats};
 
 /// The bytes of a write: one slice, or several that lie one after the other on the device.
 #[derive(Debug, Clone, Copy)]
@@ -329,33 +330,28 @@ pub fn write_zeros<D: BlockDevice + ?Sized>(device: &D, range: Range<u64>) -> Re
     Ok(())
 }
 
-/// Fails unless `len` bytes at `offset` lie inside a device of `size` bytes.
-///
-/// # Errors
-/// [`BlockError::OutOfRange`], which names `op`.
-pub fn check_range(op: Op, offset: u64, len: u64, size: u64) -> Result<()> {
-    match offset.checked_add(len) {
-        Some(end) if end <= size => Ok(()),
-        _ => Err(BlockError::OutOfRange {
-            op,
-            offset,
-            len,
-            size,
-        }),
+impl ShareLimits {
+    /// Those of a device below; where it shares nothing there is no room for a pair.
+    pub fn of<D: BlockDevice + ?Sized>(device: &D) -> ShareLimits {
+        let none = ShareLimits {
+            unit: 1,
+            pairs: 0,
+            references: 0,
+            atomic: false,
+        };
+        device.share().map_or(none, Share::limits)
     }
 }
 
-/// Range check of a discard; an inverted range is empty.
+/// The capability of the device below one that passes it on.
 ///
 /// # Errors
-/// As [`check_range`].
-pub fn check_discard(range: &Range<u64>, size: u64) -> Result<()> {
-    check_range(
-        Op::Discard,
-        range.start,
-        range.end.saturating_sub(range.start),
-        size,
-    )
+/// It has none: whoever asked did not ask the device above first.
+pub fn sharing_of<D: BlockDevice + ?Sized>(device: &D) -> Result<&dyn Share> {
+    device.share().ok_or_else(|| {
+        let source = std::io::Error::from_raw_os_error(libc::EOPNOTSUPP);
+        BlockError::io(Op::Share, 0, 0, source)
+    })
 }
 
 macro_rules! forward {

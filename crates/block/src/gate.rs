@@ -4,9 +4,10 @@ use std::ops::Range;
 
 use parking_lot::{Condvar, Mutex};
 
+use crate::device::sharing_of;
 use crate::device::{BlockDevice, Read, Write};
 use crate::error::Result;
-use crate::share::{Share, ShareLimits, SharePair, sharing_of};
+use crate::share::{Share, ShareLimits, SharePair};
 use crate::stats::Stats;
 
 #[derive(Default)]

@@ -30,6 +30,7 @@ mod mem;
 mod memory;
 pub mod namespaces;
 mod overlay;
+mod range;
 mod record;
 mod replay;
 mod share;
@@ -45,9 +46,7 @@ mod volatile;
 mod window;
 
 pub use buf::AlignedBuf;
-pub use device::{
-    BlockDevice, Gather, Read, Scatter, Write, check_discard, check_range, write_zeros,
-};
+pub use device::{BlockDevice, Gather, Read, Scatter, Write, sharing_of, write_zeros};
 pub use error::{BlockError, Op, Result};
 pub use fail_stop::FailStop;
 pub use failures::{Failed, FailedRequest, Failures, Watched};
@@ -60,9 +59,10 @@ pub use list::{ReadList, WriteList};
 pub use mem::MemDevice;
 pub use memory::{MemoryStats, Preparer, memory_stats};
 pub use overlay::Overlay;
+pub use range::{check_discard, check_range};
 pub use record::{Event, Log, Recorder};
 pub use replay::{PendingSector, Replay};
-pub use share::{Share, ShareLimits, SharePair, check_share, sharing_of};
+pub use share::{Share, ShareLimits, SharePair, check_share};
 pub use sparse::{
     BadSparse, Packed, ReadAt, SPARSE_MAGIC, SparseDevice, SparseError, SparseMap, Zeroes, pack,
     unpack,

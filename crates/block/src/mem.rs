@@ -12,7 +12,7 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 use rustix::fs::SeekFrom;
 
-use crate::device::{check_discard, check_range};
+use crate::range::{check_discard, check_range};
 use crate::{
     BlockDevice, Counters, Op, Read, Result, SECTOR, Share, ShareLimits, SharePair, Stats, Write,
     check_share,

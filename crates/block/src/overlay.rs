@@ -10,8 +10,8 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::RwLock;
 use rustix::fs::{Mode, OFlags};
 
-use crate::device::{check_discard, check_range};
 use crate::mem::{PAGE, pieces};
+use crate::range::{check_discard, check_range};
 use crate::{
     BlockDevice, BlockError, Counters, MemDevice, Op, Read, Result, Share, ShareLimits, SharePair,
     Stats, Write, check_share,

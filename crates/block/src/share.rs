@@ -1,7 +1,7 @@
 //! SHARE: a device that lets two places have one content without copying it (Oh et al., SIGMOD
 //! 2016).
 
-use crate::device::check_range;
+use crate::range::check_range;
 use crate::{BlockError, Op, Result};
 
 /// What becomes of `dst`: it reads as `src` did. All in bytes, and multiples of the device's unit.
@@ -27,19 +27,6 @@ pub struct ShareLimits {
     /// Whether a batch is there as a whole or not after a crash. If not, each unit of it may be
     /// there or not.
     pub atomic: bool,
-}
-
-impl ShareLimits {
-    /// Those of a device below; where it shares nothing there is no room for a pair.
-    pub fn of<D: crate::BlockDevice + ?Sized>(device: &D) -> ShareLimits {
-        let none = ShareLimits {
-            unit: 1,
-            pairs: 0,
-            references: 0,
-            atomic: false,
-        };
-        device.share().map_or(none, Share::limits)
-    }
 }
 
 /// The capability of a [`BlockDevice`](crate::BlockDevice) to share
@@ -122,17 +109,6 @@ pub fn check_share(pairs: &[SharePair], limits: &ShareLimits, size: u64) -> Resu
         Some(offset) => Err(BlockError::ShareOverlap { offset }),
         None => Ok(()),
     }
-}
-
-/// The capability of the device below one that passes it on.
-///
-/// # Errors
-/// It has none: whoever asked did not ask the device above first.
-pub fn sharing_of<D: crate::BlockDevice + ?Sized>(device: &D) -> Result<&dyn Share> {
-    device.share().ok_or_else(|| {
-        let source = std::io::Error::from_raw_os_error(libc::EOPNOTSUPP);
-        BlockError::io(Op::Share, 0, 0, source)
-    })
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::path::Path;
 
-use crate::device::{check_discard, check_range};
+use crate::range::{check_discard, check_range};
 use crate::{
     BlockDevice, BlockError, Op, Read, Result, Share, ShareLimits, SharePair, Stats, Write,
     check_share, sharing_of,

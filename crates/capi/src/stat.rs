@@ -1,4 +1,4 @@
-//! What is known of files and of the volume.
+//! What is known of files.
 
 use std::ffi::c_int;
 use std::path::Path;
@@ -101,34 +101,6 @@ impl From<&stetfs::Metadata> for Stat {
     }
 }
 
-/// How much room there is (`struct stetfs_space`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(C)]
-pub struct Space {
-    /// Bytes for files and directories, used or not.
-    pub total: u64,
-    /// Bytes that are free.
-    pub free: u64,
-    /// Of them, bytes that are not kept for the administrator.
-    pub available: u64,
-    /// Files that there can be.
-    pub files: u64,
-    /// Files that there can be more.
-    pub files_free: u64,
-}
-
-impl From<stetfs::Space> for Space {
-    fn from(s: stetfs::Space) -> Space {
-        Space {
-            total: s.total,
-            free: s.free,
-            available: s.available,
-            files: s.files,
-            files_free: s.files_free,
-        }
-    }
-}
-
 /// What `look` finds of `path`.
 fn found(
     volume: Option<&Volume>,
@@ -181,6 +153,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::volume::Space;
 
     /// As `tests/capi.c` has it of the header.
     #[test]

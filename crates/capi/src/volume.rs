@@ -5,10 +5,37 @@ use std::ffi::c_int;
 use crate::answer::{Failed, done, given};
 use crate::border::Text;
 use crate::options;
-use crate::stat::Space;
 
 /// An open volume.
 pub struct Volume(pub(crate) stetfs::Volume);
+
+/// How much room there is (`struct stetfs_space`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Space {
+    /// Bytes for files and directories, used or not.
+    pub total: u64,
+    /// Bytes that are free.
+    pub free: u64,
+    /// Of them, bytes that are not kept for the administrator.
+    pub available: u64,
+    /// Files that there can be.
+    pub files: u64,
+    /// Files that there can be more.
+    pub files_free: u64,
+}
+
+impl From<stetfs::Space> for Space {
+    fn from(s: stetfs::Space) -> Space {
+        Space {
+            total: s.total,
+            free: s.free,
+            available: s.available,
+            files: s.files,
+            files_free: s.files_free,
+        }
+    }
+}
 
 /// Opens the volume of an image or a device into `volume`.
 #[unsafe(no_mangle)]

@@ -17,9 +17,10 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::failure::{Code, Failure, Result};
+use crate::job::Job;
 use crate::log;
 use crate::notify::{self, Manager};
-use crate::serve::{Job, serve};
+use crate::serve::serve;
 
 fn cannot_start(e: impl std::fmt::Display) -> Failure {
     Failure::new(Code::System, format!("cannot start the server: {e}"))

@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use stetfs::low::{FsError, Preparer};
 use stetfs_fuse::{Connection, Mounted, Server, VolumeFs, is_root};
 
-use crate::cmd::mount::log_file_stays;
 use crate::failure::{Code, Failure, Result};
+use crate::job::Job;
+use crate::log;
 use crate::options::{self, Options};
 use crate::sandbox::Sandbox;
-use crate::serve::Job;
 
 /// A mount being served.
 pub(crate) struct Live {
@@ -67,7 +67,7 @@ impl Live {
                 .hint("unmount it, and mount it again with the other nvm="));
         }
         if wanted.log_file != current.log_file {
-            return Err(log_file_stays());
+            return Err(log::file_stays());
         }
         let volume = wanted.volume()?;
         // The kernel first stops writers, or last lets them in.

@@ -129,3 +129,9 @@ impl Drop for Message<'_> {
         let _ = self.socket.send(self.text.trim_ascii_end());
     }
 }
+
+/// Of a remount that names another.
+pub(crate) fn file_stays() -> Failure {
+    Failure::new(Code::Usage, "a remount cannot change the log file")
+        .hint("unmount it, and mount it again with the other log_file=")
+}

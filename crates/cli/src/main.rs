@@ -11,6 +11,7 @@ mod failure;
 mod files;
 mod ids;
 mod interrupt;
+mod job;
 mod live;
 mod log;
 mod net;

@@ -17,28 +17,14 @@ use stetfs_fuse::{MountError, Origin, Server, is_root};
 use crate::cmd::{freeze, quota, record};
 use crate::control::{self, server::Control};
 use crate::failure::{Code, Failure, Result};
+use crate::job::Job;
 use crate::live::Live;
 use crate::net::{self, Network};
-use crate::options::Options;
 use crate::sandbox::{Sandbox, Wanted};
 
 /// Threads that may use the device at once, beside one for each processor: more requests than that
 /// are under way when some wait, and journal and caches have threads of their own.
 const OTHERS: usize = 12;
-
-/// What to serve, where.
-#[derive(Clone)]
-pub(crate) struct Job {
-    /// Absolute.
-    pub(crate) source: PathBuf,
-    /// Absolute.
-    pub(crate) dir: PathBuf,
-    pub(crate) options: Options,
-    /// Nobody waits for its end: SIGHUP means nothing.
-    pub(crate) daemon: bool,
-    /// Read-only because the source cannot be written.
-    pub(crate) protected: bool,
-}
 
 /// Serves until the volume is unmounted and closed. `ready` is called once the mount stands, with a
 /// warning if it is not as it was asked for.

@@ -4,14 +4,12 @@ mod beside;
 mod recorded;
 mod search;
 
-use std::fmt;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::{Args, Subcommand, ValueEnum};
-use serde::Serialize;
-use serde_json::Value;
 
+pub use crate::answer::Answer;
 use crate::canary::command::CanariesArgs;
 use crate::explore::{Config, Often};
 use crate::layers::Layer;
@@ -329,30 +327,6 @@ fn workload_help() -> String {
         names.join("\n"),
         text::SYNTAX
     )
-}
-
-/// What a command has to say.
-#[derive(Debug)]
-pub struct Answer {
-    /// For people.
-    pub text: String,
-    /// For programs.
-    pub json: Value,
-    /// Where the JSON goes, if not to standard output.
-    pub json_file: Option<PathBuf>,
-    /// Promises were broken.
-    pub broken: bool,
-}
-
-impl Answer {
-    pub(crate) fn new(text: impl fmt::Display, json: impl Serialize) -> Result<Answer> {
-        Ok(Answer {
-            text: text.to_string(),
-            json: serde_json::to_value(json)?,
-            json_file: None,
-            broken: false,
-        })
-    }
 }
 
 impl CrashCommand {

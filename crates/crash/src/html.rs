@@ -8,12 +8,12 @@ use stetfs_block::Event;
 
 use crate::explore::Failure;
 use crate::judge::tree;
+use crate::marks::{ACKED, BEGUN};
 use crate::record::Recording;
 use crate::report::Report;
 use crate::state::StateId;
 use crate::tree::Seen;
 use crate::volume::DIRS;
-use crate::work::{ACKED, BEGUN};
 use crate::workload::model::{Kind, State};
 
 /// Width of the timeline, pixels.

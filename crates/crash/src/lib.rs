@@ -17,6 +17,7 @@
 //!
 //! docs/crash.md is the manual, and tells the model of crashes and the oracles.
 
+mod answer;
 pub mod canary;
 pub mod certify;
 pub mod command;
@@ -26,6 +27,7 @@ pub mod html;
 pub mod judge;
 pub mod layers;
 pub mod machine;
+mod marks;
 mod newest;
 pub mod peers;
 mod progress;

@@ -1,6 +1,7 @@
 //! What is under test: a journal preset with its options, on a volume of some shape.
 
-use std::fmt;
+mod spec;
+
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,44 +9,16 @@ use std::time::Duration;
 use anyhow::{Error, Result, ensure};
 use stetfs::low::{FsOptions, Preset, check_region};
 
-use crate::canary;
-use crate::judge::promise::Promise;
-use crate::volume::{Base, Batches, able, base_with, options};
+pub use self::spec::{JournalSpec, Shape};
+use crate::canary::find;
+use crate::volume::{Base, able, base_with, options};
 use crate::work::Work;
 use crate::workload::{Case, Script};
-
-/// `PRESET[,option…]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JournalSpec {
-    /// As it was written, normalised.
-    text: String,
-    /// How the volume is opened.
-    pub options: FsOptions,
-    /// What is taken as promised.
-    pub promise: Promise,
-}
 
 /// The options of a [`JournalSpec`], for messages.
 pub const OPTIONS: &str = "\
 async_commit, nobarrier, commit=SECONDS, dirty_expire=SECONDS, cache=MIB, the journal's options (`stetfs mount --help` lists them), \
 and deliberate faults that the lab must find: canary=NAME (`stetfs crash canaries --list` names them)";
-
-impl JournalSpec {
-    /// A preset without options.
-    pub fn of(preset: Preset) -> JournalSpec {
-        JournalSpec {
-            text: preset.name().into(),
-            options: options(preset),
-            promise: Promise::Synced,
-        }
-    }
-}
-
-impl fmt::Display for JournalSpec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
 
 impl FromStr for JournalSpec {
     type Err = String;
@@ -87,7 +60,7 @@ impl JournalSpec {
                 ("dirty_expire", _) => o.dirty_expire = Duration::from_secs(number()?.into()),
                 ("cache", _) => o.cache_bytes = u64::from(number()?) << 20,
                 ("canary", Some(name)) => {
-                    (canary::find(name)?.set)(&mut spec);
+                    (find(name)?.set)(&mut spec);
                 }
                 (_, Some(value)) if stetfs::low::is_option(option) => {
                     o.journal = o.journal.with(option, value).map_err(|e| e.to_string())?;
@@ -101,33 +74,6 @@ impl JournalSpec {
             spec.text = format!("{},{part}", spec.text);
         }
         Ok(spec)
-    }
-}
-
-/// The shape of the volume.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
-    /// Bytes in a block.
-    pub block: u32,
-    /// Blocks of the journal.
-    pub journal_blocks: u32,
-    /// What its device promises of batches that it shares.
-    pub batches: Batches,
-    /// Its device has FUA.
-    pub fua: bool,
-    /// Bytes of a region of persistent memory for records of files; none without one.
-    pub region: Option<u64>,
-}
-
-impl Default for Shape {
-    fn default() -> Shape {
-        Shape {
-            block: 1024,
-            journal_blocks: 1024,
-            batches: Batches::Torn,
-            fua: false,
-            region: None,
-        }
     }
 }
 

@@ -228,7 +228,7 @@ pub fn points(log: &Log, from: usize) -> Vec<(usize, Why)> {
             // Before it is done.
             Event::Done { id, .. } if flushes.contains(id) => Some((i, Why::Flush)),
             Event::Done { .. } => None,
-            Event::Mark { label, .. } if label == crate::work::ACKED => Some((i + 1, Why::Acked)),
+            Event::Mark { label, .. } if label == crate::marks::ACKED => Some((i + 1, Why::Acked)),
             Event::Mark { .. } => None,
         };
         points.extend(point.filter(|(at, _)| *at >= from));

@@ -12,6 +12,7 @@ use stetfs_nvm::{MemRegion, Region, RegionLog};
 use crate::judge::gone;
 use crate::judge::promise::Promise;
 use crate::machine::{Crashed, Machine};
+use crate::marks::{ACKED, BEGUN, number};
 use crate::volume::{Base, DIRS};
 use crate::workload::op::Op;
 use crate::workload::script::{Progress, Script};
@@ -35,15 +36,6 @@ pub struct Work {
 
 /// How far each script has come.
 pub type Progresses = Vec<Progress>;
-
-/// Marks of a record: an operation was begun, or returned. The number is of thread and operation.
-pub(crate) const BEGUN: &str = "begun";
-/// See [`BEGUN`].
-pub(crate) const ACKED: &str = "acked";
-
-pub(crate) fn number(thread: usize, op: usize) -> u64 {
-    (thread as u64) << 32 | op as u64
-}
 
 impl Work {
     /// The machine before.

@@ -291,7 +291,7 @@ mod tests {
 
     #[test]
     fn runs_groups_and_times() -> Result<(), GeometryError> {
-        let geometry = Geometry::new(64 << 20, 40 * crate::PAGE, 15)?;
+        let geometry = Geometry::new(64 << 20, 40 * crate::page::PAGE, 15)?;
         let mut device = Device::new(FtlKind::Page.make(geometry), Medium::SSD);
         device.keep_log();
         // Erase blocks of 40 pages: 4, 5, 6 and 9 are one group in two runs; 8 goes back; 80 to 119

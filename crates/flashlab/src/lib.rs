@@ -16,13 +16,12 @@ pub mod command;
 mod device;
 pub mod figure;
 pub mod generate;
+mod page;
 mod run;
 pub mod saved;
 pub mod trace;
 
 pub use cache::{CacheCounters, PageCache, Storage};
 pub use device::{Device, DeviceReport, Medium, UnknownMedium};
+pub use page::PAGE;
 pub use run::{Outcome, RunError, Setup, run, run_cut, steady};
-
-/// Bytes of a page.
-pub const PAGE: u64 = stetfs_flash::ftl::PAGE;

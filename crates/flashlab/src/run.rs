@@ -6,9 +6,9 @@ use serde::Serialize;
 use stetfs_cache::{Costs, PolicyKind, Shape};
 use stetfs_flash::ftl::{Ageing, FtlKind, Geometry, GeometryError};
 
-use crate::PAGE;
 use crate::cache::{CacheCounters, PageCache, Storage};
 use crate::device::{Device, DeviceReport, Medium};
+use crate::page::PAGE;
 use crate::trace::Trace;
 
 /// What a trace is run on.

@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use stetfs::low::AlignedBuf;
+use stetfs::low::{AlignedBuf, FsError};
 
 /// Pieces up to the first have memory of this size, longer ones of the second: sizes that are used
 /// again.
@@ -10,6 +10,9 @@ const SIZES: [usize; 2] = [64 << 10, 1 << 20];
 /// What usual requests take of a buffer; what streams take they touch as they come.
 const USUAL: usize = 128 << 10;
 const PAGE: usize = 4096;
+
+/// Puts what was read into memory, and says how many bytes.
+pub(crate) type Read<'a> = &'a mut dyn FnMut(&mut [u8]) -> Result<usize, FsError>;
 
 /// Calls `work` with `len` bytes of whatever content.
 pub(crate) fn with<T>(len: usize, work: impl FnOnce(&mut [u8]) -> T) -> T {

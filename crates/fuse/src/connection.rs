@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::awake::{AwakeStats, AwakeView, LowLatency};
 use crate::mount::{MountOptions, is_root};
 use crate::ops::FileSystem;
-use crate::server::{IoUring, ServeOptions};
+use crate::serve_options::{IoUring, ServeOptions};
 use crate::volume_fs::VolumeFsOptions;
 use crate::wire::{Agreed, Session, Transport, Use};
 

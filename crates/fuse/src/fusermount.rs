@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
-use crate::mount::{self, MountError, MountOptions, Unmount};
+use crate::mount::{MountError, MountOptions, Unmount, open_fuse};
 
 const PROGRAM: &str = "fusermount3";
 
@@ -48,7 +48,7 @@ pub(crate) fn mount(dir: &Path, options: &MountOptions) -> Result<OwnedFd, Mount
     if !out.status.success() {
         // It opens the device as the user, unless it was built otherwise: what to do about that is
         // known.
-        drop(mount::open_fuse()?);
+        drop(open_fuse()?);
         let said = String::from_utf8_lossy(&out.stderr).trim().to_owned();
         return Err(fail(io::Error::other(said)));
     }

@@ -10,7 +10,6 @@ use parking_lot::{Mutex, MutexGuard};
 use stetfs::low::Ino;
 
 use crate::ops::{Fh, Request};
-use crate::volume_fs::VolumeFs;
 
 /// Since when changes are held back.
 #[derive(Clone, Copy, Debug)]
@@ -22,34 +21,53 @@ pub struct Frozen {
 }
 
 /// What is to be done at a thaw.
-#[derive(Default)]
-pub(crate) struct Waiting {
+pub(crate) struct Waiting<F> {
     /// Lookups that the kernel gave back, by inode.
     pub(crate) forgotten: HashMap<Ino, u64>,
     /// Handles that were closed.
     pub(crate) closed: Vec<Fh>,
     /// In the order in which they came.
-    pub(crate) requests: Vec<Request<VolumeFs>>,
+    pub(crate) requests: Vec<Request<F>>,
 }
 
-struct Since {
+impl<F> Default for Waiting<F> {
+    fn default() -> Waiting<F> {
+        Waiting {
+            forgotten: HashMap::new(),
+            closed: Vec::new(),
+            requests: Vec::new(),
+        }
+    }
+}
+
+struct Since<F> {
     at: SystemTime,
-    waiting: Waiting,
+    waiting: Waiting<F>,
 }
 
 /// Holds back while the volume is frozen.
-#[derive(Default)]
-pub(crate) struct HeldBack {
+pub(crate) struct HeldBack<F> {
     /// Held by who freezes or thaws, to its end.
     turn: Mutex<()>,
-    since: Mutex<Option<Since>>,
+    since: Mutex<Option<Since<F>>>,
     /// It is about to, or does.
     may_hold: AtomicBool,
     /// Whether there is something in it, so that nobody needs the lock to see that there is not.
     holds: AtomicBool,
 }
 
-impl HeldBack {
+impl<F> Default for HeldBack<F> {
+    fn default() -> HeldBack<F> {
+        HeldBack {
+            turn: Mutex::default(),
+            since: Mutex::default(),
+            may_hold: AtomicBool::default(),
+            holds: AtomicBool::default(),
+        }
+    }
+}
+
+impl<F> HeldBack<F> {
     /// Waits until nobody else freezes or thaws.
     pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
         self.turn.lock()
@@ -80,7 +98,7 @@ impl HeldBack {
     }
 
     /// Ends, with what waited.
-    pub(crate) fn end(&self) -> Option<Waiting> {
+    pub(crate) fn end(&self) -> Option<Waiting<F>> {
         let mut since = self.since.lock();
         self.holds.store(false, Ordering::Release);
         self.may_hold.store(false, Ordering::Release);
@@ -101,7 +119,7 @@ impl HeldBack {
     }
 
     /// Keeps a request, or gives it back to be served now.
-    pub(crate) fn request(&self, request: Request<VolumeFs>) -> Option<Request<VolumeFs>> {
+    pub(crate) fn request(&self, request: Request<F>) -> Option<Request<F>> {
         match self.since.lock().as_mut() {
             Some(since) => {
                 since.waiting.requests.push(request);

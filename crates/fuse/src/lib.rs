@@ -47,6 +47,7 @@ mod opens;
 mod ops;
 mod patience;
 mod room;
+mod serve_options;
 mod server;
 mod service;
 mod share_ioctl;
@@ -74,7 +75,8 @@ pub use ops::{
     CopyArgs, Fh, FileSystem, Invalidate, IoctlArgs, IoctlReply, Listing, OpenFile, Opened,
     ReadArgs, ReadDone, Request, Why, WriteArgs,
 };
-pub use server::{IoUring, ServeError, ServeOptions, Server};
+pub use serve_options::{IoUring, ServeOptions};
+pub use server::{ServeError, Server};
 pub use service::Service;
 #[cfg(debug_assertions)]
 pub use taken_over::taken_over;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use stetfs::low::namespaces::own_namespace;
 use stetfs::low::{BlockDevice, Volume};
 
-use crate::awake::{Awake, LowLatency, Means};
+use crate::awake::{Awake, Means};
 use crate::bdi::Knobs;
 use crate::connection::Connection;
 use crate::fusermount;
@@ -18,61 +18,10 @@ use crate::mount::{self, MountError, MountOptions, Unmount, What};
 use crate::mounted::Mounted;
 use crate::mountinfo;
 use crate::namespace::Origin;
+use crate::serve_options::{IoUring, ServeOptions};
 use crate::uring_switch::{self, Moment};
 use crate::volume_fs::{VolumeFs, VolumeFsOptions};
 use crate::wire::{self, Session, SessionOptions};
-
-/// How a volume is served.
-#[derive(Clone, Debug)]
-pub struct ServeOptions {
-    /// The mount.
-    pub mount: MountOptions,
-    /// The volume.
-    pub volume: VolumeFsOptions,
-    /// Threads that take requests; 0: the cores and a few.
-    pub threads: usize,
-    /// Whether requests come by io_uring.
-    pub io_uring: IoUring,
-    /// Whether processors are kept from sleeping while requests come one after another.
-    pub low_latency: LowLatency,
-    /// How far the kernel reads ahead, KiB.
-    pub readahead_kib: u32,
-}
-
-impl ServeOptions {
-    /// The defaults for `source`.
-    pub fn new(source: impl Into<PathBuf>) -> ServeOptions {
-        ServeOptions {
-            mount: MountOptions::new(source),
-            volume: VolumeFsOptions::default(),
-            threads: 0,
-            io_uring: IoUring::default(),
-            low_latency: LowLatency::default(),
-            readahead_kib: 1024,
-        }
-    }
-
-    pub(crate) fn n_threads(&self) -> usize {
-        match self.threads {
-            // Some wait for room in the journal or for the device while others go on.
-            0 => std::thread::available_parallelism().map_or(4, usize::from) + 4,
-            n => n,
-        }
-    }
-}
-
-/// Whether requests come by io_uring: a queue per processor instead of one for all.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum IoUring {
-    /// If the kernel has it and lets us: as root its switch is turned on for the moment that takes,
-    /// else it must be on.
-    #[default]
-    Auto,
-    /// Yes; the switch is turned on if need be (which takes root).
-    On,
-    /// No.
-    Off,
-}
 
 /// More queues than this are not made unasked: each takes two threads.
 const MANY_QUEUES: u16 = 64;

@@ -118,7 +118,7 @@ pub struct VolumeFs {
     /// Files that are written atomically.
     atomic: AtomicFiles,
     /// What waits while the volume is frozen.
-    held_back: HeldBack,
+    held_back: HeldBack<VolumeFs>,
 }
 
 impl VolumeFs {

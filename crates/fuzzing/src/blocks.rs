@@ -6,7 +6,7 @@ use stetfs_ondisk::ext4::dirent::{self, DirLayout, FileType};
 use stetfs_ondisk::ext4::htree::{Index, IndexLayout, NodeKind, root_info};
 use stetfs_ondisk::ext4::xattr::Attrs;
 
-use crate::Input;
+use crate::input::Input;
 
 /// The rest of the input as a block.
 fn block(input: &mut Input<'_>, size: usize) -> Vec<u8> {

@@ -10,6 +10,7 @@
 pub mod blocks;
 pub mod costly;
 pub mod images;
+mod input;
 pub mod logs;
 pub mod requests;
 pub mod sparse;
@@ -27,31 +28,3 @@ pub const TARGETS: [(&str, Target); 5] = [
     ("attributes", blocks::attributes),
     ("sparse", sparse::run),
 ];
-
-/// Bytes taken from the front of the fuzzer's; zeroes when there are no more.
-pub(crate) struct Input<'a>(&'a [u8]);
-
-impl<'a> Input<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Input<'a> {
-        Input(bytes)
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    pub(crate) fn byte(&mut self) -> u8 {
-        self.take(1).first().copied().unwrap_or(0)
-    }
-
-    pub(crate) fn word(&mut self) -> u16 {
-        u16::from(self.byte()) << 8 | u16::from(self.byte())
-    }
-
-    /// Up to `n` bytes.
-    pub(crate) fn take(&mut self, n: usize) -> &'a [u8] {
-        let (head, rest) = self.0.split_at(n.min(self.0.len()));
-        self.0 = rest;
-        head
-    }
-}

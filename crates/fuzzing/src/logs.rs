@@ -7,8 +7,8 @@ use stetfs::low::{BlockDevice, MemDevice, Preset, preset};
 use stetfs_journal::policy::CopyHome;
 use stetfs_journal::{Canary, Log, RecoveryOptions};
 
-use crate::Input;
 use crate::images::with_log;
+use crate::input::Input;
 
 const BLOCK: u64 = 1024;
 const PATCHES: usize = 64;

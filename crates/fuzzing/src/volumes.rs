@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 use stetfs::low::{BlockDevice, Fs, FsOptions, OnError, Preset};
 use stetfs_crash::volume::options;
 
-use crate::Input;
 use crate::images::{Image, images};
+use crate::input::Input;
 use crate::visit::{change, wander};
 
 /// Places that are damaged, at most.

@@ -13,16 +13,14 @@ use rustix::io::Errno;
 use crate::error::{Error, Result};
 use crate::low::{self, FallocateMode, Fs, FsError, OpenRef, SeekWhat, SetAttr, Wait};
 use crate::metadata::{Metadata, SetMetadata};
-use crate::open_options::OpenOptions;
 use crate::shared::{ROOT, Shared, errno, error_of, is, wait};
-use crate::volume::Volume;
 
 /// An open file, as [`std::fs::File`]: [`Read`], [`Write`] and [`Seek`], also of `&File`, and
 /// [`FileExt`].
 ///
-/// It lives until it is dropped, with or without a name, and holds its [`Volume`] open. Nothing is
-/// buffered here: a write is in the volume's cache when it returns, and durable after
-/// [`sync_all`](Self::sync_all).
+/// It lives until it is dropped, with or without a name, and holds its [`Volume`](crate::Volume)
+/// open. Nothing is buffered here: a write is in the volume's cache when it returns, and durable
+/// after [`sync_all`](Self::sync_all).
 pub struct File {
     // Goes before the volume does.
     open: OpenRef,
@@ -48,19 +46,14 @@ impl fmt::Debug for File {
 }
 
 impl File {
-    pub(crate) fn new(open: OpenRef, volume: &Volume, path: &Path, access: Access) -> File {
+    pub(crate) fn new(open: OpenRef, volume: &Arc<Shared>, path: &Path, access: Access) -> File {
         File {
             open,
-            volume: Arc::clone(&volume.shared),
+            volume: Arc::clone(volume),
             path: path.to_owned(),
             access,
             at: Mutex::new(0),
         }
-    }
-
-    /// Options, to open a file with.
-    pub fn options() -> OpenOptions {
-        OpenOptions::new()
     }
 
     /// The path by which it was opened.
@@ -109,7 +102,7 @@ impl File {
     /// Sets an extended attribute, such as `user.comment`.
     ///
     /// # Errors
-    /// As [`Volume::set_xattr`].
+    /// As [`Volume::set_xattr`](crate::Volume::set_xattr).
     pub fn set_xattr(&self, name: impl AsRef<std::ffi::OsStr>, value: &[u8]) -> Result<()> {
         crate::xattr::set(self.fs(), self.open.ino(), name.as_ref(), value)
             .map_err(self.failed("set an attribute of"))

@@ -1,4 +1,4 @@
-//! How a file is opened.
+//! Opening files, and what takes no more than that.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Why};
 use crate::file::{Access, File};
 use crate::low::{self, Fs, OpenRef};
 use crate::resolve::{Found, Way};
@@ -111,7 +111,7 @@ impl OpenOptions {
         let path = path.as_ref();
         let opened = self.open_in(&volume.shared, path);
         let open = opened.map_err(|e| Error::new("open", path, e))?;
-        Ok(File::new(open, volume, path, self.access()))
+        Ok(File::new(open, &volume.shared, path, self.access()))
     }
 
     fn access(&self) -> Access {
@@ -192,5 +192,60 @@ impl OpenOptions {
         let (attr, open) = fs.create(maker, dir.ino(), name, self.mode, umask, flags)?;
         drop(Found::counted(fs, attr));
         Ok(open)
+    }
+}
+
+impl File {
+    /// Options, to open a file with.
+    pub fn options() -> OpenOptions {
+        OpenOptions::new()
+    }
+}
+
+impl Volume {
+    /// Opens a file for reading.
+    ///
+    /// # Errors
+    /// As [`OpenOptions::open`].
+    pub fn open_file(&self, path: impl AsRef<Path>) -> Result<File> {
+        OpenOptions::new().read(true).open(self, path)
+    }
+
+    /// Opens a file for writing: makes it, or empties it.
+    ///
+    /// # Errors
+    /// As [`OpenOptions::open`].
+    pub fn create_file(&self, path: impl AsRef<Path>) -> Result<File> {
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true);
+        options.open(self, path)
+    }
+
+    /// All that is in a file.
+    ///
+    /// # Errors
+    /// As [`open_file`](Self::open_file); what reading fails of.
+    pub fn read(&self, path: impl AsRef<Path>) -> Result<Vec<u8>> {
+        let path = path.as_ref();
+        self.open_file(path)?.read_all()
+    }
+
+    /// All that is in a file, as text.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read); [`InvalidInput`](std::io::ErrorKind::InvalidInput) if it is not
+    /// UTF-8.
+    pub fn read_to_string(&self, path: impl AsRef<Path>) -> Result<String> {
+        let path = path.as_ref();
+        let text = String::from_utf8(self.read(path)?);
+        text.map_err(|e| Error::new("read", path, Why::Invalid(e.to_string())))
+    }
+
+    /// Makes a file with these contents, in place of what it had.
+    ///
+    /// # Errors
+    /// As [`create_file`](Self::create_file); what writing fails of.
+    pub fn write(&self, path: impl AsRef<Path>, contents: impl AsRef<[u8]>) -> Result<()> {
+        self.create_file(path)?.write_all_at(contents.as_ref(), 0)
     }
 }

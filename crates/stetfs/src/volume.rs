@@ -5,9 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::{Error, Result, Why};
-use crate::file::File;
 use crate::low;
-use crate::open_options::OpenOptions;
 use crate::options::MountOptions;
 use crate::shared::{Shared, wait};
 
@@ -15,8 +13,8 @@ use crate::shared::{Shared, wait};
 /// after a crash.
 ///
 /// A clone is the same volume. It is open, and locked against everybody else in this process and in
-/// others, as a mount is, until the last clone, [`File`], [`ReadDir`](crate::ReadDir) and
-/// [`Walk`](crate::Walk) of it is gone.
+/// others, as a mount is, until the last clone, [`File`](crate::File), [`ReadDir`](crate::ReadDir)
+/// and [`Walk`](crate::Walk) of it is gone.
 #[derive(Clone)]
 pub struct Volume {
     pub(crate) shared: Arc<Shared>,
@@ -110,52 +108,6 @@ impl Volume {
             files: s.files,
             files_free: s.ffree,
         }
-    }
-
-    /// Opens a file for reading.
-    ///
-    /// # Errors
-    /// As [`OpenOptions::open`].
-    pub fn open_file(&self, path: impl AsRef<Path>) -> Result<File> {
-        OpenOptions::new().read(true).open(self, path)
-    }
-
-    /// Opens a file for writing: makes it, or empties it.
-    ///
-    /// # Errors
-    /// As [`OpenOptions::open`].
-    pub fn create_file(&self, path: impl AsRef<Path>) -> Result<File> {
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true);
-        options.open(self, path)
-    }
-
-    /// All that is in a file.
-    ///
-    /// # Errors
-    /// As [`open_file`](Self::open_file); what reading fails of.
-    pub fn read(&self, path: impl AsRef<Path>) -> Result<Vec<u8>> {
-        let path = path.as_ref();
-        self.open_file(path)?.read_all()
-    }
-
-    /// All that is in a file, as text.
-    ///
-    /// # Errors
-    /// As [`read`](Self::read); [`InvalidInput`](std::io::ErrorKind::InvalidInput) if it is not
-    /// UTF-8.
-    pub fn read_to_string(&self, path: impl AsRef<Path>) -> Result<String> {
-        let path = path.as_ref();
-        let text = String::from_utf8(self.read(path)?);
-        text.map_err(|e| Error::new("read", path, Why::Invalid(e.to_string())))
-    }
-
-    /// Makes a file with these contents, in place of what it had.
-    ///
-    /// # Errors
-    /// As [`create_file`](Self::create_file); what writing fails of.
-    pub fn write(&self, path: impl AsRef<Path>, contents: impl AsRef<[u8]>) -> Result<()> {
-        self.create_file(path)?.write_all_at(contents.as_ref(), 0)
     }
 
     /// What paths and files stand on.

@@ -1,10 +1,10 @@
 //! Which ranks this thread holds (debug builds only).
 
-use super::Rank;
+use crate::rank::Rank;
 
 #[cfg(debug_assertions)]
 mod check {
-    use super::Rank;
+    use crate::rank::Rank;
     use std::cell::RefCell;
 
     crate::plain::thread_local! {

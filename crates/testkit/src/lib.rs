@@ -12,6 +12,7 @@ pub mod image;
 pub mod loopdev;
 pub mod mount;
 pub mod mounter;
+mod mounts;
 pub mod scratch;
 pub mod stet;
 pub mod sys;

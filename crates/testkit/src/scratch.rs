@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, Result, anyhow};
 
-use crate::mount;
+use crate::mounts;
 
 /// What the names of all our temporary directories begin with.
 pub const PREFIX: &str = "stetfs-test-";
@@ -112,11 +112,11 @@ pub fn reap(base: &Path) {
         if Path::new("/proc").join(pid.to_string()).exists() {
             continue;
         }
-        mount::detach_below(&entry.path());
+        mounts::detach_below(&entry.path());
         // A mount that is still there makes this fail with EBUSY before anything in it is touched:
         // its mount point is a directory that cannot be removed, and we removed none of its
         // content.
-        if mount::mounts_below(&entry.path()).is_empty() {
+        if mounts::mounts_below(&entry.path()).is_empty() {
             let _ = fs::remove_dir_all(entry.path());
         }
     }
@@ -170,7 +170,7 @@ mod tests {
     use std::process::{Command, Stdio};
     use std::time::{Duration, Instant};
 
-    use crate::mount::is_mounted;
+    use crate::mounts::is_mounted;
     use crate::{Image, Mkfs, Mounter};
 
     fn mounted() -> (Image, crate::Mounted) {

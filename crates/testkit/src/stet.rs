@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cmd;
-use crate::mount::{self, is_mounted};
+use crate::mounts::{self, is_mounted};
 use crate::scratch::Scratch;
 
 /// How long a mount may take (it may have a journal to replay), and an unmount (all must be written
@@ -217,7 +217,7 @@ impl StetMount {
         kill_process(server.context("no process id")?, Signal::KILL)?;
         // It has waited for the server.
         command.wait()?;
-        mount::detach(&self.dir);
+        mounts::detach(&self.dir);
         Ok(())
     }
 }
@@ -225,13 +225,13 @@ impl StetMount {
 impl Drop for StetMount {
     fn drop(&mut self) {
         self.watchdog = None;
-        if is_mounted(&self.dir) && mount::umount(&self.dir, Duration::from_millis(500)).is_ok() {
+        if is_mounted(&self.dir) && mounts::umount(&self.dir, Duration::from_millis(500)).is_ok() {
             let _ = self.wait(Duration::from_secs(10));
         }
         if let Some(mut child) = self.command.take() {
             let _ = child.kill();
             let _ = child.wait();
         }
-        mount::detach(&self.dir);
+        mounts::detach(&self.dir);
     }
 }

@@ -8,6 +8,7 @@
 //! A batch that ends with a flush is the batch, then fdatasync: linked in one io_uring submission
 //! it took 10 % longer, since the kernel hands an fsync from a ring to a worker thread.
 
+mod align;
 mod claim;
 mod fragments;
 mod fua;
@@ -37,10 +38,13 @@ use parking_lot::Mutex;
 use rustix::fs::{AtFlags, FallocateFlags, StatxFlags};
 use rustix::io::Errno;
 
-use crate::device::{check_discard, check_range, write_zeros};
+use crate::device::write_zeros;
+use crate::range::{check_discard, check_range};
 use crate::{
-    AlignedBuf, BlockDevice, BlockError, Counters, Op, Read, Result, Share, Span, Stats, Write,
+    BlockDevice, BlockError, Counters, Op, Read, Result, Share, ShareLimits, SharePair, Span,
+    Stats, Write, check_share,
 };
+use align::{Align, Bounce};
 use claim::Claim;
 use request::Request;
 pub use share::SharedBy;
@@ -76,66 +80,7 @@ impl Drop for FileDevice {
     }
 }
 
-/// What O_DIRECT needs, in bytes; powers of two.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Align {
-    memory: usize,
-    offset: u32,
-}
-
-impl Align {
-    /// The smallest aligned range around `len` bytes at `offset`.
-    fn enclose(&self, offset: u64, len: u64) -> Range<u64> {
-        let a = u64::from(self.offset);
-        offset / a * a..(offset + len).div_ceil(a) * a
-    }
-
-    /// True if the range begins and ends at the alignment.
-    fn range(&self, offset: u64, len: u64) -> bool {
-        let a = u64::from(self.offset);
-        offset.is_multiple_of(a) && len.is_multiple_of(a)
-    }
-
-    /// True if the kernel takes this slice.
-    fn slice(&self, slice: &[u8]) -> bool {
-        (slice.as_ptr() as usize).is_multiple_of(self.memory)
-            && slice.len().is_multiple_of(self.offset as usize)
-    }
-}
-
-/// A bounce buffer: the first `len` bytes of it, at `start` on the device.
-struct Bounce {
-    buf: AlignedBuf,
-    start: u64,
-    len: usize,
-}
-
-impl Bounce {
-    fn new(range: Range<u64>, align: Align) -> Self {
-        let len = (range.end - range.start) as usize;
-        Bounce {
-            buf: AlignedBuf::scratch(len.max(align.memory)),
-            start: range.start,
-            len,
-        }
-    }
-
-    /// The bytes for `offset` and on.
-    fn at(&mut self, offset: u64) -> &mut [u8] {
-        &mut self.buf[(offset - self.start) as usize..self.len]
-    }
-}
-
 impl FileDevice {
-    /// Opens the image file or block device at `path`, and keeps every other writer out (readers
-    /// too, unless `options.read_only`).
-    ///
-    /// Errors: [`BlockError::Locked`] if somebody has it: another StetFS, a program that holds a
-    /// lock, the kernel (mounted, or attached to a loop device).
-    pub fn open(path: impl AsRef<Path>, options: OpenOptions) -> Result<Self> {
-        open::open(path.as_ref(), options)
-    }
-
     /// The path it was opened by.
     pub fn path(&self) -> &Path {
         &self.path
@@ -496,5 +441,27 @@ impl BlockDevice for FileDevice {
 
     fn stats(&self) -> Stats {
         self.counters.snapshot()
+    }
+}
+
+impl Share for FileDevice {
+    fn limits(&self) -> ShareLimits {
+        self.share
+            .as_ref()
+            .map_or(share::NONE, share::Sharing::limits)
+    }
+
+    fn share_batch(&self, pairs: &[SharePair]) -> Result<()> {
+        check_share(pairs, &Share::limits(self), self.size())?;
+        self.check_whole()?;
+        // Whole units, so there are no more pairs than those.
+        let pairs: Vec<SharePair> = pairs.iter().filter(|p| p.len > 0).copied().collect();
+        if let Ok(sharing) = &self.share
+            && !pairs.is_empty()
+        {
+            sharing.share(&self.file, &pairs)?;
+        }
+        self.counters.share(&pairs);
+        Ok(())
     }
 }

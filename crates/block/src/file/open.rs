@@ -10,10 +10,11 @@ use parking_lot::Mutex;
 use rustix::fs::{AtFlags, StatxFlags};
 use rustix::io::Errno;
 
+use super::align::Align;
 use super::claim::Claim;
 use super::request::Request;
 use super::uring::RingPool;
-use super::{Align, FileDevice, fua, share, sys};
+use super::{FileDevice, fua, share, sys};
 use crate::{AlignedBuf, BlockError, Counters, Result, SECTOR, Span};
 
 /// Whether requests pass the host's page cache by (O_DIRECT).
@@ -93,7 +94,18 @@ pub(super) fn sector_of(file: &File, is_block_device: bool) -> std::io::Result<u
     }
 }
 
-pub(super) fn open(path: &Path, options: OpenOptions) -> Result<FileDevice> {
+impl FileDevice {
+    /// Opens the image file or block device at `path`, and keeps every other writer out (readers
+    /// too, unless `options.read_only`).
+    ///
+    /// Errors: [`BlockError::Locked`] if somebody has it: another StetFS, a program that holds a
+    /// lock, the kernel (mounted, or attached to a loop device).
+    pub fn open(path: impl AsRef<Path>, options: OpenOptions) -> Result<Self> {
+        open(path.as_ref(), options)
+    }
+}
+
+fn open(path: &Path, options: OpenOptions) -> Result<FileDevice> {
     let fail = |e| BlockError::open(path, e);
     let (file, is_block_device) = open_file(path, options.read_only)?;
     let claim = Claim::take(path, &file, options.read_only, options.span)?;

@@ -1,4 +1,4 @@
-//! What writes to a device that is open for reading alone would meet.
+//! What writes to a device that is open for reading alone would meet, and who shares its blocks.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
+use super::share::{SharedBy, Sharing};
 use super::{FileDevice, open};
 use crate::{BlockError, Op, Result};
 
@@ -68,5 +69,23 @@ impl FileDevice {
             }),
             _ => Ok(()),
         }
+    }
+
+    /// By whom blocks of the image are shared, or would be by one who may write it.
+    ///
+    /// # Errors
+    /// Why none are.
+    pub fn sharing(&self) -> std::result::Result<SharedBy, String> {
+        if self.is_block_device {
+            return Err("block devices share no blocks".into());
+        }
+        if !self.read_only {
+            return match &self.share {
+                Ok(sharing) => sharing.state(&self.file),
+                Err(why) => Err(why.clone()),
+            };
+        }
+        let (file, _) = open::open_file(&self.path, false).map_err(|e| e.to_string())?;
+        Sharing::of(&file)?.state(&file)
     }
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use super::{open, sys};
-use crate::device::check_range;
+use crate::range::check_range;
 use crate::{BlockError, Op, ReadAt, Result};
 
 /// An image file or a block device, open for reading and kept from nobody.

@@ -6,8 +6,8 @@ use std::fs::File;
 use std::io;
 use std::sync::OnceLock;
 
-use super::{FileDevice, fragments::Fragments, sys};
-use crate::{BlockDevice, BlockError, Op, Result, Share, ShareLimits, SharePair, check_share};
+use super::{fragments::Fragments, sys};
+use crate::{BlockError, Op, Result, ShareLimits, SharePair};
 
 /// Pairs of one call at most to a served device: what the number of an ioctl has room for.
 const PAIRS_MAX: u64 = 682;
@@ -17,7 +17,7 @@ const ATOMIC: u32 = 1;
 /// wait for the image.
 const CLONES_MAX: u64 = 1024;
 /// Shares nothing.
-const NONE: ShareLimits = ShareLimits {
+pub(super) const NONE: ShareLimits = ShareLimits {
     unit: 1,
     pairs: 0,
     references: 0,
@@ -84,7 +84,7 @@ impl Sharing {
 
     /// # Errors
     /// Why nothing is shared any more.
-    fn state(&self, file: &File) -> std::result::Result<SharedBy, String> {
+    pub(super) fn state(&self, file: &File) -> std::result::Result<SharedBy, String> {
         self.look_at_fragments(file);
         let who = match (self.stopped.get(), &self.by) {
             (Some(why), _) => return Err(why.clone()),
@@ -111,7 +111,7 @@ impl Sharing {
         }
     }
 
-    fn limits(&self) -> ShareLimits {
+    pub(super) fn limits(&self) -> ShareLimits {
         match self.stopped.get() {
             None => self.limits,
             Some(_) => ShareLimits {
@@ -122,7 +122,7 @@ impl Sharing {
     }
 
     /// Shares pairs of whole units, none of them empty.
-    fn share(&self, file: &File, pairs: &[SharePair]) -> Result<()> {
+    pub(super) fn share(&self, file: &File, pairs: &[SharePair]) -> Result<()> {
         let By::Host(fragments) = &self.by else {
             let fail = |e| self.served(pairs, e);
             return sys::share(file, pairs).map_err(fail);
@@ -186,45 +186,5 @@ fn clone_unit(file: &File) -> io::Result<u32> {
     match sys::clone_range(file, &itself) {
         Err(e) if e.raw_os_error() != Some(libc::EINVAL) => Err(e),
         _ => Ok(unit),
-    }
-}
-
-impl FileDevice {
-    /// By whom blocks of the image are shared, or would be by one who may write it.
-    ///
-    /// # Errors
-    /// Why none are.
-    pub fn sharing(&self) -> std::result::Result<SharedBy, String> {
-        if self.is_block_device {
-            return Err("block devices share no blocks".into());
-        }
-        if !self.read_only {
-            return match &self.share {
-                Ok(sharing) => sharing.state(&self.file),
-                Err(why) => Err(why.clone()),
-            };
-        }
-        let (file, _) = super::open::open_file(&self.path, false).map_err(|e| e.to_string())?;
-        Sharing::of(&file)?.state(&file)
-    }
-}
-
-impl Share for FileDevice {
-    fn limits(&self) -> ShareLimits {
-        self.share.as_ref().map_or(NONE, Sharing::limits)
-    }
-
-    fn share_batch(&self, pairs: &[SharePair]) -> Result<()> {
-        check_share(pairs, &Share::limits(self), self.size())?;
-        self.check_whole()?;
-        // Whole units, so there are no more pairs than those.
-        let pairs: Vec<SharePair> = pairs.iter().filter(|p| p.len > 0).copied().collect();
-        if let Ok(sharing) = &self.share
-            && !pairs.is_empty()
-        {
-            sharing.share(&self.file, &pairs)?;
-        }
-        self.counters.share(&pairs);
-        Ok(())
     }
 }

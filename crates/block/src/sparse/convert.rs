@@ -7,8 +7,10 @@ use std::os::unix::fs::FileExt;
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
-use super::map::{BadSparse, CHUNK_HEAD, CRC32, DONT_CARE, FILE_HEAD, FILL, Head, RAW};
-use super::{SPARSE_MAGIC, repeat};
+use super::map::{
+    BadSparse, CHUNK_HEAD, CRC32, DONT_CARE, FILE_HEAD, FILL, Head, RAW, SPARSE_MAGIC,
+};
+use super::repeat;
 
 /// Bytes that are moved at once, unless a block has more.
 const PIECE: usize = 1 << 20;

@@ -2,7 +2,10 @@
 
 use std::io;
 
-use super::{ReadAt, SPARSE_MAGIC};
+use super::read_at::ReadAt;
+
+/// The first four bytes of one.
+pub const SPARSE_MAGIC: u32 = 0xed26_ff3a;
 
 /// Bytes of the file's head, and of a chunk's, at least.
 pub(super) const FILE_HEAD: u16 = 28;

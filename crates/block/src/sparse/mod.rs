@@ -8,21 +8,17 @@
 
 mod convert;
 mod map;
+mod read_at;
 
-use std::fs::File;
-use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 
 pub use convert::{Packed, SparseError, Zeroes, pack, unpack};
-pub use map::{BadSparse, SparseMap};
+pub use map::{BadSparse, SPARSE_MAGIC, SparseMap};
+pub use read_at::ReadAt;
 
-use crate::device::{check_discard, check_range};
+use crate::range::{check_discard, check_range};
 use crate::{BlockDevice, BlockError, Counters, Op, Read, Result, SECTOR, Stats, Write};
 use map::Content;
-
-/// The first four bytes of one.
-pub const SPARSE_MAGIC: u32 = 0xed26_ff3a;
 
 /// What a sparse image says, as a device that is only read. Don't-care blocks are zeroes.
 pub struct SparseDevice<D> {
@@ -110,46 +106,6 @@ impl<D: BlockDevice> BlockDevice for SparseDevice<D> {
 
     fn stats(&self) -> Stats {
         self.counters.snapshot()
-    }
-}
-
-/// Reads a file at a place: what a map is read from.
-pub trait ReadAt {
-    /// Bytes that there are.
-    fn len(&self) -> u64;
-
-    /// Whether there are none.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Fills `buf` from `offset` on.
-    ///
-    /// # Errors
-    /// The file's; `UnexpectedEof` beyond its end.
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
-}
-
-impl ReadAt for (&File, u64) {
-    fn len(&self) -> u64 {
-        self.1
-    }
-
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.0.read_exact_at(buf, offset)
-    }
-}
-
-impl ReadAt for &[u8] {
-    fn len(&self) -> u64 {
-        <[u8]>::len(self) as u64
-    }
-
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        let from = usize::try_from(offset).ok();
-        let bytes = from.and_then(|from| self.get(from..)?.get(..buf.len()));
-        buf.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
-        Ok(())
     }
 }
 

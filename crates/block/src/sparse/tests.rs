@@ -1,4 +1,6 @@
+use std::fs::File;
 use std::io::Write as _;
+use std::os::unix::fs::FileExt;
 
 use proptest::prelude::*;
 

@@ -17,8 +17,8 @@ use std::collections::BTreeSet;
 use hashbrown::HashMap;
 
 use super::blocks::{EraseBlocks, Sorted};
-use super::kind::{Costs, Shape};
 use super::lists::PerSlot;
+use super::shape::{Costs, Shape};
 use super::{Access, Choice, Frame, LOOKS_PER_WRITE, Patience, Policy};
 
 /// Values are in parts of a page's read.

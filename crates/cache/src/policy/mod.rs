@@ -25,13 +25,15 @@ mod lb_clock;
 mod linux_2q;
 mod lists;
 mod lru;
+mod shape;
 mod sp_clock;
 mod ts_clock;
 
 #[cfg(test)]
 mod desk;
 
-pub use kind::{Costs, PolicyKind, Shape, UnknownPolicy};
+pub use kind::{PolicyKind, UnknownPolicy};
+pub use shape::{Costs, Shape};
 
 /// How many blocks that may not go one search passes over before it gives up: a shard full of dirty
 /// blocks must not turn every miss into a walk over all of them.

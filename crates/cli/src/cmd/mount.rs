@@ -8,9 +8,10 @@ use stetfs::low::NbdAddress;
 use crate::args::{HelperArgs, MountArgs};
 use crate::daemon::{self, Told};
 use crate::failure::{Code, Failure, Result};
+use crate::job::Job;
+use crate::log;
 use crate::options::{self, Options};
 use crate::print;
-use crate::serve::Job;
 
 /// `stetfs mount`.
 pub(crate) fn run(args: &MountArgs, json: bool) -> Result<Code> {
@@ -24,7 +25,7 @@ pub(crate) fn run(args: &MountArgs, json: bool) -> Result<Code> {
     }
     if options.remount {
         if args.log_file.is_some() {
-            return Err(log_file_stays());
+            return Err(log::file_stays());
         }
         super::remount::run(&args.dir, &text)?;
         if json {
@@ -106,12 +107,6 @@ pub(crate) fn helper(args: &HelperArgs) -> Result {
     let warning = daemon::start(&absolute(&args.source)?, &absolute_dir(&args.dir)?, told)?;
     warning.iter().for_each(|warning| daemon::warn(warning));
     Ok(())
-}
-
-/// Of a remount that names another.
-pub(crate) fn log_file_stays() -> Failure {
-    Failure::new(Code::Usage, "a remount cannot change the log file")
-        .hint("unmount it, and mount it again with the other log_file=")
 }
 
 fn absolute(source: &Path) -> Result<PathBuf> {

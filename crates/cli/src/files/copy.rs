@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use super::args::CpArgs;
 use super::meter::Meter;
-use super::place::{Place, Use, Volumes};
+use super::place::Place;
 use super::tree::{Entered, Finish, Host, Inside, Item, Kind, Tree, runs};
+use super::volumes::{Use, Volumes};
 use crate::failure::{Code, Failure, Result};
 
 /// Bytes that are moved at a time.

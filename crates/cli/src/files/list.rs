@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use stetfs::{Metadata, Volume};
 
 use super::args::LsArgs;
-use super::output;
-use super::place::{Use, each};
+use super::failed::output;
 use super::tree::{Entered, Kind};
+use super::volumes::{Use, each};
 use crate::date::utc;
 use crate::failure::Result;
 

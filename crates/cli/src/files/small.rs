@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use stetfs::SetMetadata;
 
 use super::args::{CatArgs, MkdirArgs, RmArgs};
-use super::output;
-use super::place::{Use, each};
+use super::failed::output;
+use super::volumes::{Use, each};
 use crate::failure::Result;
 
 /// Bytes that are read at a time.

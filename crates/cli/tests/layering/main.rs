@@ -187,15 +187,22 @@ const CIRCLES: [Circle; 2] = [
     },
 ];
 
+/// The crates that are looked at.
+const WITHOUT_CIRCLES: [&str; 20] = [
+    "afs", "block", "cache", "capi", "cli", "crash", "ext4", "flash", "flashlab", "fuse",
+    "fuzzing", "journal", "lanes", "nbd", "nvm", "ondisk", "stetfs", "sync", "testkit", "zjournal",
+];
+
 /// Inside these crates no modules import each other in a circle, but for those above.
 #[test]
 fn modules_import_downwards() {
     let mut wrong = Vec::new();
     let mut allowed: Vec<&Circle> = CIRCLES.iter().collect();
-    for krate in ["ext4", "journal"] {
+    let mut seen = 0;
+    for krate in WITHOUT_CIRCLES {
         let modules = modules::Modules::read(&root().join("crates").join(krate).join("src"));
         let edges = modules.edges();
-        assert!(edges.len() > 50, "{krate}: the modules were found");
+        seen += edges.len();
         for circle in modules.circles() {
             let is_it =
                 |c: &&Circle| c.krate == krate && circle.iter().eq(c.modules.iter().copied());
@@ -209,6 +216,7 @@ fn modules_import_downwards() {
             }
         }
     }
+    assert!(seen > 200, "the modules were found, not {seen}");
     for Circle {
         krate,
         modules,

@@ -138,7 +138,7 @@ fn read_folder(folder: &Path, module: &mut Names, files: &mut BTreeMap<Names, Fi
         if name == "testing" || name.ends_with("tests") {
             continue;
         }
-        let is_own = ["mod", "lib"].contains(&name.as_str());
+        let is_own = ["mod", "lib", "main"].contains(&name.as_str());
         if !is_own {
             module.push(name);
         }
@@ -160,6 +160,12 @@ impl File {
         let mut words = Words(&words);
         let (mut file, mut before) = (File::default(), "");
         while let Some(word) = words.next() {
+            // Who may see something (`pub(in path)`) imports nothing.
+            if word == "pub" && words.peek() == "(" {
+                while !["", ")"].contains(&words.peek()) {
+                    words.next();
+                }
+            }
             // `use<'a>` says what a type captures.
             if word == "use" && words.peek() != "<" {
                 file.add_tree(&mut words, &[], ["pub", ")"].contains(&before));

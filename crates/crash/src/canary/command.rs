@@ -5,7 +5,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::{Bounds, Caught, Fault, Trial, all, find, try_fault};
-use crate::command::Answer;
+use crate::answer::Answer;
 use crate::stress::command::this_program;
 
 /// Arguments of `crash canaries`.

@@ -9,6 +9,7 @@ mod commit;
 mod data;
 mod fault;
 mod groups;
+mod list;
 mod records;
 mod recovery;
 mod space;
@@ -19,47 +20,12 @@ use anyhow::Result;
 use serde::Serialize;
 
 pub use self::fault::{Fault, Lab, Origin, Stress, Trial};
+pub use self::list::{all, find};
 use crate::explore::{Config, Often, Outcome, Progress, Source, explore};
-use crate::judge::promise::Promise;
 use crate::judge::{Checks, Oracle};
 use crate::setup::JournalSpec;
 use crate::state::StateId;
 use crate::stress::{Reexec, round};
-
-/// The lab's own fault: what it takes as promised.
-const PROMISE: Fault = Fault {
-    name: "promise",
-    what: "the lab takes as promised what nobody synced",
-    from: Origin::Invented,
-    set: |spec| spec.promise = Promise::Everything,
-    trials: &[Lab::each("", "smoke").trial()],
-};
-
-/// All of them.
-pub fn all() -> impl Iterator<Item = &'static Fault> {
-    [
-        commit::ALL,
-        checkpoint::ALL,
-        recovery::ALL,
-        records::ALL,
-        space::ALL,
-        data::ALL,
-        groups::ALL,
-        &[PROMISE],
-    ]
-    .into_iter()
-    .flatten()
-}
-
-/// The fault with this name.
-///
-/// # Errors
-/// There is none.
-pub fn find(name: &str) -> Result<&'static Fault, String> {
-    all().find(|fault| fault.name == name).ok_or_else(|| {
-        format!("there is no canary {name:?}; `stetfs crash canaries --list` names them")
-    })
-}
 
 /// How far to look for a fault in one setting.
 #[derive(Clone, Copy, Debug)]
@@ -224,6 +190,7 @@ fn in_stress(
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use super::list::PROMISE;
     use super::*;
 
     #[test]

@@ -5,9 +5,9 @@ use stetfs::low::{BlockDevice, FsOptions, MemDevice};
 use stetfs_ondisk::ext4::features::{Compat, Incompat};
 use stetfs_ondisk::ext4::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, State, Superblock};
 
+use super::finding::{Finding, Oracle, gone};
 use super::promise::{self, Promise, Rules};
-use super::{Finding, Oracle, opened};
-use crate::judge::gone;
+use super::recovery::opened;
 use crate::machine::Crashed;
 use crate::tree::Seen;
 use crate::volume::{DIRS, fsck};

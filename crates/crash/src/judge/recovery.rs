@@ -6,7 +6,7 @@ use stetfs::low::{BlockDevice, Fs, FsOptions};
 use stetfs_block::{FaultInjector, Log};
 use stetfs_nvm::{Region, RegionLog, RegionRecorder, RegionReplay};
 
-use super::{Finding, Oracle, gone};
+use super::finding::{Finding, Oracle, gone};
 use crate::machine::{Crashed, Machine};
 use crate::tree::Seen;
 

@@ -1,6 +1,7 @@
 //! Crashes inside a recovery that lose what it did not flush, and inside the recovery that follows.
 
-use super::{Checks, Finding, record_recovery};
+use super::finding::{Checks, Finding};
+use super::record_recovery;
 use crate::machine::Crashed;
 use crate::state::{StateId, Why};
 use crate::walk::{Walk, places};

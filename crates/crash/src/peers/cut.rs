@@ -23,8 +23,8 @@ use stetfs_testkit::{Scratch, cmd};
 
 use super::served::Served;
 use super::{Crashes, Limits, START, start};
+use crate::marks::ACKED;
 use crate::state::{Arrival, KINDS, StateId, Uncertain, Why, points};
-use crate::work::ACKED;
 
 /// The mount, for the commands.
 const DIR: &str = "STETFS_DIR";

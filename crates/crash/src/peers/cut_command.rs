@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::cut::{Cut, CutRow};
 use super::{Binary, Limits};
-use crate::command::Answer;
+use crate::answer::Answer;
 
 /// Arguments of `crash cut`.
 #[derive(Clone, Debug, Args)]

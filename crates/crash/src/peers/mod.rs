@@ -37,10 +37,10 @@ use self::programs::{Program, Step, program};
 use self::served::Served;
 use crate::explore::image_hash;
 use crate::judge;
+use crate::marks::{ACKED, BEGUN};
 use crate::setup::JournalSpec;
 use crate::state::{StateId, Uncertain, first_pass, points};
 use crate::volume::{DIRS, fsck};
-use crate::work::{ACKED, BEGUN};
 use crate::workload::{Progress, Script, cases};
 
 /// A file system under test.

@@ -5,9 +5,10 @@
 //! little-endian.
 
 mod region;
+mod stream;
 
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Read, Write};
+use std::io::{BufReader, BufWriter};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -18,6 +19,7 @@ use stetfs_block::{Event, Log, SharePair};
 use stetfs_nvm::RegionLog;
 use xxhash_rust::xxh3::Xxh3;
 
+use self::stream::{In, Out};
 use crate::machine::Crashed;
 use crate::setup::{JournalSpec, Shape, work, work_on};
 use crate::state::{StateId, Why};
@@ -426,60 +428,4 @@ pub fn failing(
         }));
     }
     Ok(all)
-}
-
-struct Out {
-    file: BufWriter<File>,
-    sum: Xxh3,
-}
-
-impl Out {
-    fn bytes(&mut self, bytes: &[u8]) -> std::io::Result<()> {
-        self.sum.update(bytes);
-        self.file.write_all(bytes)
-    }
-
-    fn number(&mut self, n: u64) -> std::io::Result<()> {
-        self.bytes(&n.to_le_bytes())
-    }
-
-    fn slice(&mut self, bytes: &[u8]) -> std::io::Result<()> {
-        self.number(bytes.len() as u64)?;
-        self.bytes(bytes)
-    }
-
-    fn finish(&mut self) -> std::io::Result<()> {
-        let sum = self.sum.digest();
-        self.number(sum)?;
-        self.file.flush()
-    }
-}
-
-struct In {
-    file: BufReader<File>,
-    /// Bytes of the file not yet read: nothing longer is asked for.
-    left: u64,
-    sum: Xxh3,
-}
-
-impl In {
-    fn bytes(&mut self, n: u64) -> Result<Vec<u8>> {
-        ensure!(n <= self.left, "it ends in the middle");
-        self.left -= n;
-        let mut bytes = vec![0; usize::try_from(n)?];
-        self.file.read_exact(&mut bytes)?;
-        self.sum.update(&bytes);
-        Ok(bytes)
-    }
-
-    fn number(&mut self) -> Result<u64> {
-        let bytes = self.bytes(8)?;
-        Ok(u64::from_le_bytes(bytes.as_slice().try_into()?))
-    }
-
-    fn slice(&mut self, most: u64) -> Result<Vec<u8>> {
-        let n = self.number()?;
-        ensure!(n <= most, "a part of it is too long");
-        self.bytes(n)
-    }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::{Result, bail, ensure};
 use stetfs_nvm::{LINE, RegionEvent, RegionLog, What};
 
-use super::{In, Out};
+use super::stream::{In, Out};
 
 /// Bytes of a store's or a label's, at most.
 const LONGEST: u64 = 256 << 20;

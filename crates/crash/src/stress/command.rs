@@ -12,7 +12,7 @@ use serde_json::json;
 use stetfs_testkit::cmd::tied;
 
 use super::{Broken, End, Settings, SyncBy, Tally, child, round};
-use crate::command::Answer;
+use crate::answer::Answer;
 use crate::progress::Teller;
 
 /// Arguments of `crash stress`. What is not given takes turns.

@@ -21,9 +21,9 @@ use super::blocks::{PER_FILE, Stage};
 use super::round::{End, Notes, Round};
 use crate::judge::gone;
 use crate::machine::{Crashed, Machine};
+use crate::marks::{ACKED, BEGUN, number};
 use crate::state::{Arrival, InRegion, StateId};
 use crate::walk::Walk;
-use crate::work::{ACKED, BEGUN, number};
 use crate::workload::script::{Progress, Script};
 
 /// Cuts that are tried of one record.

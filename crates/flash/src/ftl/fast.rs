@@ -3,10 +3,11 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use super::checks::{Checked, Checks};
+use super::layer::bounds;
 use super::maplog::MapLog;
 use super::nand::{NONE, Nand};
 use super::tables::Tables;
-use super::{BlockView, Counters, Ftl, FtlError, Geometry, Role, Sink, bounds};
+use super::{BlockView, Counters, Ftl, FtlError, Geometry, Role, Sink};
 
 /// Free blocks that log blocks leave: one to put a block together in, one for a logical block's
 /// first data.

@@ -3,13 +3,12 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::checks::{Checked, Checks};
+use super::layer::bounds;
 use super::maplog::{CHANGES, Change, MapLog};
 use super::nand::{NONE, Nand};
 use super::tables::Tables;
 use super::victims::Victims;
-use super::{
-    BlockView, Counters, Ftl, FtlError, Geometry, Role, ShareLimits, Sharing, Sink, bounds,
-};
+use super::{BlockView, Counters, Ftl, FtlError, Geometry, Role, ShareLimits, Sharing, Sink};
 
 /// Free blocks that collection leaves to the host's next block, and one to move pages into.
 const RESERVE: usize = 2;

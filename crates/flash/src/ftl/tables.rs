@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
+use super::layer::bounds;
 use super::nand::NONE;
-use super::{Counters, FtlError, Geometry, PAGE, PhysOp, Sink, bounds};
+use super::{Counters, FtlError, Geometry, PAGE, PhysOp, Sink};
 
 /// The map of logical to physical pages, the references back, and how many pages of each block are
 /// referred to.

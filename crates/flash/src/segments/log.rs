@@ -16,8 +16,8 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::format::{
     BLOCK, Block, CHUNK_BLOCKS, CHUNK_TRIMS, Checkpoint, Chunk, LEN, NONE, Place, Shape, sum,
 };
+use super::options::{Cleaner, LogOptions, LogReport};
 use super::space::Space;
-use super::{Cleaner, LogOptions, LogReport};
 
 /// Free segments that host writes leave: for what is moved, and the headers of its chunks.
 const RESERVE: usize = 4;

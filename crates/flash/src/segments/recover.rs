@@ -5,12 +5,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::format::{BLOCK, Block, Checkpoint, Chunk, LEN, NONE, Place, Shape, sum};
 use super::log::{Buffer, Log};
+use super::options::{LogError, LogOptions, LogReport, SPARE};
 use super::space::Space;
-use super::{LogError, LogOptions, LogReport};
-
-/// Segments at least beside those that the logical blocks fill: the one that is written, the one
-/// behind it, the reserve, and some that gain when they are cleaned.
-const SPARE: u32 = 10;
 
 /// The shape of a new log on `size` bytes.
 ///
@@ -45,14 +41,6 @@ pub(super) fn shape(
         });
     }
     Ok(shape)
-}
-
-/// Bytes that a log on `size` bytes has room for, in segments of so many: nearly.
-pub(super) fn capacity(size: u64, segment: u64) -> u64 {
-    // The map takes a thousandth, twice, before a segment that is not whole.
-    let segments = size.saturating_sub(size / 500 + 2 * segment) / segment;
-    let bytes = segments.saturating_sub(u64::from(SPARE)) * segment;
-    bytes / 11 * 10 / BLOCK * BLOCK
 }
 
 /// Writes an empty log.

@@ -4,8 +4,10 @@ use anyhow::Result;
 use fastrand::Rng;
 use stetfs_flash::ftl::{Ageing, Fast, Ftl, FtlKind, Geometry};
 
-use super::{Panel, Parts, Scale, Series, parallel};
-use crate::PAGE;
+use super::panel::{Panel, Parts, Series};
+use super::parallel::parallel;
+use super::scale::Scale;
+use crate::page::PAGE;
 
 pub(super) const SETUP: &str = "16 GiB (2 GiB in a first look), 15 % spare, erase blocks of 4 MiB";
 

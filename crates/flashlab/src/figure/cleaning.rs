@@ -12,9 +12,11 @@ use stetfs_flash::ftl::{FtlKind, Geometry};
 use stetfs_flash::segments::{Cleaner, LogDevice, LogOptions};
 use stetfs_flash::{Model, Ssd};
 
-use super::{Panel, Parts, Scale, Series, parallel};
-use crate::PAGE;
+use super::panel::{Panel, Parts, Series};
+use super::parallel::parallel;
+use super::scale::Scale;
 use crate::command::bar;
+use crate::page::PAGE;
 
 pub(super) const SETUP: &str =
     "log on a page-level SSD of 512 MiB (128 MiB in a first look), times of an NVMe model";

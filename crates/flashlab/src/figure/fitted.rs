@@ -3,10 +3,12 @@
 use anyhow::Result;
 use stetfs_cache::{Costs, PolicyKind};
 
+use super::card::{Card, Runner};
 use super::compare::{Group, nearness};
 use super::matrix::elapsed;
-use super::points::{Card, Point, Runner, Source, runs};
-use super::{Panel, Parts, Scale, Series};
+use super::panel::{Panel, Parts, Series};
+use super::points::{Point, Source, runs};
+use super::scale::Scale;
 use crate::generate::Workload;
 
 pub(super) const PAPER: &str = "nothing: the policy is ours";

@@ -3,9 +3,11 @@
 use anyhow::Result;
 use stetfs_cache::PolicyKind;
 
+use super::card::{Card, Runner};
 use super::compare::{Group, RIVALS, Says, Value, below, beyond, nearness, row};
-use super::points::{Card, Point, Runner, Source, points, runs};
-use super::{Panel, Parts, Scale, Series};
+use super::panel::{Panel, Parts, Series};
+use super::points::{Point, Source, points, runs};
+use super::scale::Scale;
 use crate::generate::Workload;
 
 pub(super) const MICROSD: &str = "\

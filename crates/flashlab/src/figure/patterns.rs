@@ -4,7 +4,9 @@ use anyhow::Result;
 use stetfs_cache::PolicyKind;
 use stetfs_flash::ftl::Geometry;
 
-use super::{Panel, Parts, Scale, Series, parallel};
+use super::panel::{Panel, Parts, Series};
+use super::parallel::parallel;
+use super::scale::Scale;
 use crate::device::Device;
 use crate::generate::Workload;
 use crate::run::{Outcome, Setup, run};

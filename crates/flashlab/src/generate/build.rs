@@ -2,7 +2,7 @@
 //! headers that all use, and write an object each; when all are done they are read and linked. Each
 //! further build compiles some directories anew, in their places.
 
-use super::Maker;
+use super::maker::Maker;
 
 const DIRECTORIES: u64 = 300;
 /// Files of a directory.

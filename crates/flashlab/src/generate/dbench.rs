@@ -2,7 +2,7 @@
 //! by chance. A client writes a file in pieces of up to 64 KiB, reads it or another one back, and
 //! replaces it later in the same place.
 
-use super::Maker;
+use super::maker::Maker;
 
 /// What the clients do.
 pub(super) struct Params {

@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use super::Maker;
+use super::maker::Maker;
 
 const MAILBOXES: u64 = 64;
 

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use super::Maker;
+use super::maker::Maker;
 
 /// What one phone does.
 pub(super) struct Params {

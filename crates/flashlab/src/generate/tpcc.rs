@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use super::Maker;
+use super::maker::Maker;
 
 /// Pages of 4 KiB of a page of InnoDB, and of an extent.
 const INNODB: u64 = 4;

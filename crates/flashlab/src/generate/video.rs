@@ -3,7 +3,7 @@
 
 use std::ops::RangeInclusive;
 
-use super::Maker;
+use super::maker::Maker;
 
 /// What one phone's player does.
 pub(super) struct Params {

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use super::Maker;
+use super::maker::Maker;
 
 const DATABASES: u64 = 5;
 /// Frames of a log before they go home.
@@ -14,7 +14,7 @@ const CHECKPOINT: u64 = 1000;
 const LOG: u64 = 2560;
 /// Bytes of a frame's head, and of a page.
 const HEAD: u64 = 24;
-const PAGE: u64 = crate::PAGE;
+const PAGE: u64 = crate::page::PAGE;
 
 struct Database {
     log: u64,

@@ -1,6 +1,6 @@
 //! The file format of traces (docs/format/trace.md): a head, then about four bytes a request.
 
-use super::{Op, Request, Trace, TraceError};
+use super::request::{MOST_PAGES, Op, Request, Trace, TraceError};
 
 const MAGIC: &[u8; 8] = b"STETTRC1";
 /// Magic, bytes of a page, zero, requests.
@@ -51,7 +51,7 @@ fn unfold(n: u64) -> i64 {
 pub fn write(trace: &Trace) -> Vec<u8> {
     let mut out = Vec::with_capacity(HEAD + trace.requests.len() * 5);
     out.extend_from_slice(MAGIC);
-    out.extend_from_slice(&(crate::PAGE as u32).to_le_bytes());
+    out.extend_from_slice(&(crate::page::PAGE as u32).to_le_bytes());
     out.extend_from_slice(&[0; 4]);
     out.extend_from_slice(&(trace.requests.len() as u64).to_le_bytes());
     let (mut time, mut end) = (0, 0);
@@ -83,7 +83,7 @@ pub fn read(file: &[u8]) -> Result<Trace, TraceError> {
         let bytes = head.get(at..at + 8).and_then(|b| b.try_into().ok());
         u64::from_le_bytes(bytes.unwrap_or_default())
     };
-    if field(8) != crate::PAGE {
+    if field(8) != crate::page::PAGE {
         return Err(TraceError::Format("its pages have another size"));
     }
     let count = field(16);
@@ -113,9 +113,6 @@ pub fn read(file: &[u8]) -> Result<Trace, TraceError> {
         _ => Err(TraceError::Format("something follows its end")),
     }
 }
-
-/// Pages of the largest volume: 2^60 bytes, as ext4's.
-pub(super) const MOST_PAGES: u64 = 1 << 48;
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]

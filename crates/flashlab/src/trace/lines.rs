@@ -2,8 +2,8 @@
 
 use clap::ValueEnum;
 
-use super::{Op, Request, Trace, TraceError};
-use crate::PAGE;
+use super::request::{Op, Request, Trace, TraceError};
+use crate::page::PAGE;
 
 /// Bytes of a sector.
 const SECTOR: u64 = 512;

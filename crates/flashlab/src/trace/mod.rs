@@ -2,6 +2,7 @@
 
 mod format;
 mod lines;
+mod request;
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -10,72 +11,7 @@ use serde::Serialize;
 
 pub use format::{read, write};
 pub use lines::Dialect;
-
-/// Reading or writing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Op {
-    /// Reading.
-    Read,
-    /// Writing.
-    Write,
-}
-
-/// One request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
-    /// When, microseconds since the first.
-    pub time: u64,
-    /// What.
-    pub op: Op,
-    /// The first page, in pages of 4096 bytes.
-    pub page: u64,
-    /// How many, at least 1.
-    pub pages: u32,
-}
-
-impl Request {
-    /// For `len` bytes from `offset` on: pages that are touched in part count as whole, and a
-    /// request for nothing touches one. `None` beyond what a volume can have.
-    pub fn of_bytes(time: u64, op: Op, offset: u64, len: u64) -> Option<Request> {
-        let end = offset.checked_add(len.max(1))?.div_ceil(crate::PAGE);
-        let page = offset / crate::PAGE;
-        let pages = u32::try_from(end - page).ok();
-        Some(Request {
-            time,
-            op,
-            page,
-            pages: pages.filter(|_| end <= format::MOST_PAGES)?,
-        })
-    }
-}
-
-/// Requests in the order of time.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Trace {
-    /// All of them.
-    pub requests: Vec<Request>,
-}
-
-/// Why a trace cannot be read.
-#[derive(Debug, thiserror::Error)]
-pub enum TraceError {
-    /// The file cannot be read.
-    #[error(transparent)]
-    Io(#[from] std::io::Error),
-    /// It is no trace, or not a whole one.
-    #[error("not a trace of StetFS: {0}")]
-    Format(&'static str),
-    /// A line means nothing.
-    #[error("line {line}: {text:?} is no request in {dialect}")]
-    Line {
-        /// Counted from 1.
-        line: usize,
-        /// The line.
-        text: String,
-        /// What it was read as.
-        dialect: &'static str,
-    },
-}
+pub use request::{Op, Request, Trace, TraceError};
 
 /// The figures of table 2-2, in MiB.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -93,7 +29,7 @@ pub struct Summary {
 }
 
 fn mib(pages: u64) -> f64 {
-    (pages * crate::PAGE) as f64 / f64::from(1 << 20)
+    (pages * crate::page::PAGE) as f64 / f64::from(1 << 20)
 }
 
 impl Trace {

@@ -8,10 +8,10 @@
 
 use std::hint::spin_loop;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::Shared;
+use super::shared::Shared;
 use crate::sys;
 
 /// How long a thread looks.
@@ -30,22 +30,6 @@ const OTHERS: u64 = 16;
 const PAUSE: Duration = Duration::from_secs(1);
 /// Turns between two looks at the clock.
 const TURNS: u32 = 32;
-
-/// What is known of all threads of a connection.
-#[derive(Default)]
-pub(super) struct Attended {
-    /// The number of the thread that the last request came to.
-    last: AtomicU64,
-    threads: AtomicU64,
-    micros: AtomicU64,
-}
-
-impl Attended {
-    /// Processor time spent looking, milliseconds.
-    pub(super) fn ms(&self) -> u64 {
-        self.micros.load(Ordering::Relaxed) / 1000
-    }
-}
 
 /// Whether one thread looks for its next request.
 pub(crate) struct Attention {

@@ -7,31 +7,22 @@
 
 mod attend;
 mod hold;
+mod shared;
 mod spin;
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::thread::{JoinHandle, Thread};
-use std::time::{Duration, Instant};
+use std::thread::JoinHandle;
+use std::time::Instant;
 
 use parking_lot::Mutex;
-use serde::Serialize;
 
-use self::attend::Attended;
 pub(crate) use self::attend::Attention;
 use self::hold::Hold;
 pub(crate) use self::hold::PATH;
-
-/// A burst begins with so many requests …
-const BURST: u64 = 8;
-/// … in the same one of these spans, µs as a power of two: 4 ms.
-const SPAN_BITS: u32 = 12;
-/// How often it is looked whether the burst goes on.
-const LOOK: Duration = Duration::from_millis(100);
-/// Fewer requests than this between two looks, and it has ended: one a millisecond gains nothing
-/// that is felt.
-const FEW: u64 = 100;
+pub use self::shared::AwakeStats;
+use self::shared::{Attended, Count, Shared};
 
 /// Whether processors are kept from sleeping while requests come one after another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,170 +34,6 @@ pub enum LowLatency {
     On,
     /// No.
     Off,
-}
-
-/// What keeping awake did and cost.
-#[derive(Clone, Debug, Serialize)]
-pub struct AwakeStats {
-    /// By what.
-    pub by: &'static str,
-    /// Why not by the kernel's switch for it, if so.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub why_not: Option<String>,
-    /// Held now.
-    pub held_now: bool,
-    /// How often it was held.
-    pub times: u64,
-    /// How long in all, milliseconds.
-    pub held_ms: u64,
-    /// How long it was there to be held, milliseconds.
-    pub of_ms: u64,
-    /// Processor time of threads that looked for their next request instead of sleeping,
-    /// milliseconds.
-    pub looked_ms: u64,
-}
-
-/// One thread's requests, on a cache line of their own. Only that thread writes it.
-#[derive(Default)]
-#[repr(align(128))]
-struct Count(AtomicU64);
-
-struct Shared {
-    began: Instant,
-    hold: Hold,
-    why_not: Option<String>,
-    counts: Mutex<Vec<Arc<Count>>>,
-    /// The keeper is awake and looks itself.
-    watched: AtomicBool,
-    /// While it is not: a span since `began`, and below it ([`Shared::COUNT_BITS`]) the requests
-    /// in it.
-    quiet: AtomicU64,
-    keepers: OnceLock<Vec<Thread>>,
-    /// For each keeper: a burst began.
-    burst: Vec<AtomicBool>,
-    end: AtomicBool,
-    attended: Attended,
-    times: AtomicU64,
-    held_micros: AtomicU64,
-    since: Mutex<Option<Instant>>,
-}
-
-impl Shared {
-    const COUNT_BITS: u32 = 16;
-
-    fn all(&self) -> u64 {
-        let counts = self.counts.lock();
-        counts.iter().map(|c| c.0.load(Ordering::Relaxed)).sum()
-    }
-
-    /// A request came while nobody looks.
-    fn quiet_beat(&self) {
-        let micros = self.began.elapsed().as_micros() as u64;
-        let span = (micros >> SPAN_BITS) << Self::COUNT_BITS;
-        let old = self.quiet.load(Ordering::Relaxed);
-        let n = if old >> Self::COUNT_BITS << Self::COUNT_BITS == span {
-            old - span + 1
-        } else {
-            1
-        };
-        // Two threads at once may count for one; the next request makes up for it.
-        self.quiet.store(span | n, Ordering::Relaxed);
-        if n < BURST {
-            return;
-        }
-        let keepers = self.keepers.get().into_iter().flatten();
-        for (burst, keeper) in self.burst.iter().zip(keepers) {
-            if !burst.swap(true, Ordering::AcqRel) {
-                keeper.unpark();
-            }
-        }
-    }
-
-    /// What each keeper does. The first of them does the counting.
-    fn keep(&self, nth: usize) {
-        if let Err(e) = self.hold.prepare() {
-            tracing::warn!("cannot keep processors awake: {e}");
-            return;
-        }
-        let burst = &self.burst[nth];
-        while !self.ends() {
-            if !burst.swap(false, Ordering::AcqRel) {
-                std::thread::park();
-                continue;
-            }
-            if nth > 0 {
-                self.hold_on();
-                continue;
-            }
-            self.watched.store(true, Ordering::Relaxed);
-            let held = self.one_burst();
-            self.watched.store(false, Ordering::Relaxed);
-            if let Err(e) = held {
-                tracing::warn!("processors are not kept awake any more: {e}");
-                return;
-            }
-        }
-    }
-
-    fn ends(&self) -> bool {
-        self.end.load(Ordering::Acquire)
-    }
-
-    /// Holds until the burst ends.
-    fn one_burst(&self) -> io::Result<()> {
-        self.hold.take()?;
-        let since = Instant::now();
-        *self.since.lock() = Some(since);
-        self.times.fetch_add(1, Ordering::Relaxed);
-        self.hold_on();
-        let given = self.hold.give_back();
-        *self.since.lock() = None;
-        let held = since.elapsed().as_micros() as u64;
-        self.held_micros.fetch_add(held, Ordering::Relaxed);
-        given
-    }
-
-    /// Returns when the burst has ended.
-    fn hold_on(&self) {
-        if self.hold.takes_threads() {
-            return spin::spin(|| self.all(), || self.ends());
-        }
-        let mut last = self.all();
-        loop {
-            self.rest(LOOK);
-            let now = self.all();
-            if self.ends() || now.wrapping_sub(last) < FEW {
-                return;
-            }
-            last = now;
-        }
-    }
-
-    /// Passes the time, unless it ends.
-    fn rest(&self, time: Duration) {
-        let until = Instant::now() + time;
-        while !self.ends() {
-            match until.checked_duration_since(Instant::now()) {
-                Some(left) if !left.is_zero() => std::thread::park_timeout(left),
-                _ => return,
-            }
-        }
-    }
-
-    fn stats(&self) -> AwakeStats {
-        let since = *self.since.lock();
-        let now = since.map_or(Duration::ZERO, |at| at.elapsed());
-        let before = Duration::from_micros(self.held_micros.load(Ordering::Relaxed));
-        AwakeStats {
-            by: self.hold.name(),
-            why_not: self.why_not.clone(),
-            held_now: since.is_some(),
-            times: self.times.load(Ordering::Relaxed),
-            held_ms: (before + now).as_millis() as u64,
-            of_ms: self.began.elapsed().as_millis() as u64,
-            looked_ms: self.attended.ms(),
-        }
-    }
 }
 
 /// What processors are kept awake with, and why it is not the kernel's way; nothing where that is
@@ -358,6 +185,9 @@ impl Pulse {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::time::Duration;
+
+    use super::shared::{BURST, SPAN_BITS};
     use super::*;
 
     /// The threads of the idle class can be had everywhere; what they hold is nothing that another

@@ -7,10 +7,11 @@ use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 use super::abi::{self, InHeader, fattr, op};
 use super::counts;
+use super::limits::MAX_WRITE;
+use super::node::ino_of;
 use super::port::Port;
 use super::reply::{List, Reply, no_entry};
 use super::times::Timed;
-use super::{MAX_WRITE, ino_of};
 use crate::caller;
 use crate::ops::{CopyArgs, FileSystem, IoctlArgs, OpenFile, ReadArgs, Why, WriteArgs};
 

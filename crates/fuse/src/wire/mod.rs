@@ -4,11 +4,14 @@ mod abi;
 mod channel;
 mod counts;
 mod dispatch;
+mod limits;
 mod negotiate;
+mod node;
 mod offline;
 mod port;
 mod reply;
 mod ring;
+mod sink;
 mod times;
 mod transport;
 
@@ -18,18 +21,22 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use stetfs::low::{Ino, ROOT_INO};
-use zerocopy::{FromBytes, FromZeros, IntoBytes};
+use stetfs::low::Ino;
+use zerocopy::IntoBytes;
 
-use self::abi::{InHeader, InitIn, init, op};
+use self::abi::init;
 use self::channel::{Channel, Received};
 pub use self::counts::requests;
 use self::dispatch::Next;
-pub(crate) use self::negotiate::{Agreed, Use};
-pub use self::offline::{Answers, Offline};
+use self::limits::MAX_WRITE;
+pub(crate) use self::negotiate::{Agreed, SessionOptions, Use};
+use self::negotiate::{agree, is_stateless};
+use self::node::node_of;
+pub use self::offline::Offline;
 use self::port::Port;
 pub use self::ring::OPERATION;
 pub(crate) use self::ring::{queues, spare_all};
+pub use self::sink::Answers;
 pub use self::times::{RequestLatency, request_latency};
 pub(crate) use self::times::{Timed, Timer};
 pub(crate) use self::transport::Transport;
@@ -38,54 +45,11 @@ use crate::buffer;
 use crate::ops::{FileSystem, Invalidate};
 use crate::patience::{self, Servers};
 
-/// How long the kernel may keep names and attributes, seconds: the volume is ours alone, so what it
-/// knows stays right until a request of its own, or a notification of ours, changes it.
-const TTL_SECS: u64 = 365 * 24 * 3600;
-
-/// The largest write request, bytes; the kernel's own bound is 256 pages.
-const MAX_WRITE: u32 = 1 << 20;
-
-/// The longest read a request can ask for, bytes.
-const MAX_READ: usize = MAX_WRITE as usize;
-
 /// How long what the kernel forgets is let gather where the device brings nothing else: waking a
 /// thread for each inode takes the processor from those that delete many.
 const GATHER: Duration = Duration::from_millis(1);
 /// So many times that apart is close.
 const CLOSE: u32 = 3;
-
-/// What is asked of the kernel, where it can.
-///
-/// Not `ATOMIC_O_TRUNC`: with it an open with O_TRUNC empties the file of a running program before
-/// the kernel answers ETXTBSY.
-const WANTED: u64 = init::ASYNC_READ
-    | init::EXPORT_SUPPORT
-    | init::BIG_WRITES
-    | init::DONT_MASK
-    | init::HAS_IOCTL_DIR
-    | init::DO_READDIRPLUS
-    | init::READDIRPLUS_AUTO
-    | init::PARALLEL_DIROPS
-    | init::POSIX_ACL
-    | init::MAX_PAGES
-    | init::CACHE_SYMLINKS
-    | init::EXPLICIT_INVAL_DATA
-    | init::HANDLE_KILLPRIV_V2
-    | init::SETXATTR_EXT
-    | init::INIT_EXT;
-
-/// FUSE calls the root 1; ext4 calls it 2 and uses 1 for bad blocks, which no name leads to.
-fn ino_of(nodeid: u64) -> Option<Ino> {
-    match nodeid {
-        1 => Some(ROOT_INO),
-        n => Ino::try_from(n).ok().filter(|ino| *ino > ROOT_INO),
-    }
-}
-
-/// The node number of `ino`.
-fn node_of(ino: Ino) -> u64 {
-    if ino == ROOT_INO { 1 } else { u64::from(ino) }
-}
 
 /// A connection to the kernel.
 pub(crate) struct Session<F> {
@@ -103,75 +67,6 @@ struct Ways {
     channels: Vec<Channel>,
     /// For those of the queues, by queue.
     rings: Vec<Vec<ring::Ring>>,
-}
-
-/// How to talk to the kernel.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct SessionOptions {
-    /// Ask for the write-back cache.
-    pub(crate) writeback_cache: bool,
-    /// Direct writes of asynchronous I/O are not waited for. After the last of them the kernel
-    /// does not forget what somebody read into its page cache meanwhile: only where no file is
-    /// cached.
-    pub(crate) async_dio: bool,
-    /// Files that pass the page cache by can be mapped shared.
-    pub(crate) maps_past_cache: bool,
-    /// Take requests by io_uring, if the kernel offers it.
-    pub(crate) io_uring: bool,
-    /// Let the mount be mapped to other ids.
-    pub(crate) idmap: bool,
-    /// Open files and directories without asking, if the kernel can.
-    pub(crate) stateless: bool,
-    /// Neither extended attributes nor ACLs.
-    pub(crate) noxattr: bool,
-    /// Who uses the mount is root in the volume.
-    pub(crate) fakeroot: bool,
-}
-
-/// What a kernel has that opens without asking.
-const STATELESS: u64 = init::NO_OPEN_SUPPORT | init::NO_OPENDIR_SUPPORT;
-
-fn is_stateless(agreed: Agreed) -> bool {
-    agreed.flags() & STATELESS == STATELESS
-}
-
-/// What the first request came to.
-struct First {
-    /// Of the request, which is still to be answered.
-    unique: u64,
-    agreed: Agreed,
-}
-
-/// Agrees with a kernel whose first request is `request`. `send` takes the refusal: the request's
-/// number, an errno, no more.
-///
-/// # Errors
-/// It is not INIT, or from a kernel that is too old.
-fn agree(
-    request: &[u8],
-    options: &SessionOptions,
-    send: impl Fn(u64, i32, &[u8]),
-) -> io::Result<First> {
-    let bad = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why.to_owned());
-    let (header, body) =
-        InHeader::read_from_prefix(request).map_err(|_| bad("the first request is too short"))?;
-    // Older kernels send less of it.
-    let mut arg = InitIn::new_zeroed();
-    for (to, from) in arg.as_mut_bytes().iter_mut().zip(body) {
-        *to = *from;
-    }
-    let agreed = match header.opcode {
-        op::INIT => negotiate::negotiate(&arg, options),
-        _ => Err(bad("the first request is not INIT")),
-    };
-    let unique = header.unique;
-    match agreed {
-        Ok(agreed) => Ok(First { unique, agreed }),
-        Err(e) => {
-            send(unique, libc::EPROTO, &[]);
-            Err(e)
-        }
-    }
 }
 
 impl<F: FileSystem> Session<F> {
@@ -383,20 +278,5 @@ impl Invalidate for Kernel {
 
     fn content(&self, ino: Ino, offset: u64, len: u64) {
         self.0.forget_content(node_of(ino), offset, len);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_root_has_two_names_and_reserved_inodes_none() {
-        assert_eq!(ino_of(1), Some(ROOT_INO));
-        assert_eq!(node_of(ROOT_INO), 1);
-        assert_eq!(ino_of(2), None);
-        assert_eq!(ino_of(0), None);
-        assert_eq!(ino_of(11), Some(11));
-        assert_eq!(ino_of(1 << 40), None);
     }
 }

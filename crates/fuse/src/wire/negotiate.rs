@@ -2,10 +2,10 @@
 
 use std::io;
 
-use zerocopy::FromZeros;
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use super::abi::{self, InitIn, InitOut, init};
-use super::{MAX_WRITE, STATELESS, SessionOptions, WANTED};
+use super::abi::{self, InHeader, InitIn, InitOut, init, op};
+use super::limits::MAX_WRITE;
 
 /// The oldest minor version of the protocol that is served (Linux 5.4).
 const OLDEST_MINOR: u32 = 31;
@@ -136,7 +136,7 @@ impl Agreed {
 ///
 /// # Errors
 /// It is too old, or for what `options` ask for without fail.
-pub(super) fn negotiate(arg: &InitIn, options: &SessionOptions) -> io::Result<Agreed> {
+fn negotiate(arg: &InitIn, options: &SessionOptions) -> io::Result<Agreed> {
     if arg.major != abi::MAJOR || arg.minor < OLDEST_MINOR {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
@@ -175,6 +175,95 @@ pub(super) fn negotiate(arg: &InitIn, options: &SessionOptions) -> io::Result<Ag
         max_write: MAX_WRITE,
         max_readahead: arg.max_readahead,
     })
+}
+
+/// What is asked of the kernel, where it can.
+///
+/// Not `ATOMIC_O_TRUNC`: with it an open with O_TRUNC empties the file of a running program before
+/// the kernel answers ETXTBSY.
+const WANTED: u64 = init::ASYNC_READ
+    | init::EXPORT_SUPPORT
+    | init::BIG_WRITES
+    | init::DONT_MASK
+    | init::HAS_IOCTL_DIR
+    | init::DO_READDIRPLUS
+    | init::READDIRPLUS_AUTO
+    | init::PARALLEL_DIROPS
+    | init::POSIX_ACL
+    | init::MAX_PAGES
+    | init::CACHE_SYMLINKS
+    | init::EXPLICIT_INVAL_DATA
+    | init::HANDLE_KILLPRIV_V2
+    | init::SETXATTR_EXT
+    | init::INIT_EXT;
+
+/// How to talk to the kernel.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SessionOptions {
+    /// Ask for the write-back cache.
+    pub(crate) writeback_cache: bool,
+    /// Direct writes of asynchronous I/O are not waited for. After the last of them the kernel
+    /// does not forget what somebody read into its page cache meanwhile: only where no file is
+    /// cached.
+    pub(crate) async_dio: bool,
+    /// Files that pass the page cache by can be mapped shared.
+    pub(crate) maps_past_cache: bool,
+    /// Take requests by io_uring, if the kernel offers it.
+    pub(crate) io_uring: bool,
+    /// Let the mount be mapped to other ids.
+    pub(crate) idmap: bool,
+    /// Open files and directories without asking, if the kernel can.
+    pub(crate) stateless: bool,
+    /// Neither extended attributes nor ACLs.
+    pub(crate) noxattr: bool,
+    /// Who uses the mount is root in the volume.
+    pub(crate) fakeroot: bool,
+}
+
+/// What a kernel has that opens without asking.
+const STATELESS: u64 = init::NO_OPEN_SUPPORT | init::NO_OPENDIR_SUPPORT;
+
+pub(super) fn is_stateless(agreed: Agreed) -> bool {
+    agreed.flags() & STATELESS == STATELESS
+}
+
+/// What the first request came to.
+pub(super) struct First {
+    /// Of the request, which is still to be answered.
+    pub(super) unique: u64,
+    pub(super) agreed: Agreed,
+}
+
+/// Agrees with a kernel whose first request is `request`. `send` takes the refusal: the request's
+/// number, an errno, no more.
+///
+/// # Errors
+/// It is not INIT, or from a kernel that is too old.
+pub(super) fn agree(
+    request: &[u8],
+    options: &SessionOptions,
+    send: impl Fn(u64, i32, &[u8]),
+) -> io::Result<First> {
+    let bad = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why.to_owned());
+    let (header, body) =
+        InHeader::read_from_prefix(request).map_err(|_| bad("the first request is too short"))?;
+    // Older kernels send less of it.
+    let mut arg = InitIn::new_zeroed();
+    for (to, from) in arg.as_mut_bytes().iter_mut().zip(body) {
+        *to = *from;
+    }
+    let agreed = match header.opcode {
+        op::INIT => negotiate(&arg, options),
+        _ => Err(bad("the first request is not INIT")),
+    };
+    let unique = header.unique;
+    match agreed {
+        Ok(agreed) => Ok(First { unique, agreed }),
+        Err(e) => {
+            send(unique, libc::EPROTO, &[]);
+            Err(e)
+        }
+    }
 }
 
 #[cfg(test)]

@@ -3,12 +3,9 @@
 use stetfs::low::FsError;
 
 use super::channel::Channel;
-use super::offline::Sink;
 use super::ring::Slot;
-use crate::buffer;
-
-/// Puts what was read into memory, and says how many bytes.
-pub(super) type Read<'a> = &'a mut dyn FnMut(&mut [u8]) -> Result<usize, FsError>;
+use super::sink::Sink;
+use crate::buffer::{self, Read};
 
 /// The way back of one request.
 pub(super) enum Port {

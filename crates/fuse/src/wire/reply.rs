@@ -7,9 +7,10 @@ use stetfs::low::{Attr, DirEntry, Done, FileType, FsError, Timestamp};
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
 use super::abi::{self, AttrOut, Dirent, EntryOut, GetxattrOut, OpenOut, StatxOut, SxTime, fopen};
+use super::limits::{MAX_READ, TTL_SECS};
+use super::node::node_of;
 use super::port::Port;
 use super::times::{Timed, Timer};
-use super::{MAX_READ, TTL_SECS, node_of};
 use crate::fakeroot::Ids;
 use crate::ops::{Listing, Opened, ReadDone};
 

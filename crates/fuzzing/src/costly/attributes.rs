@@ -5,8 +5,8 @@ use std::path::Path;
 use stetfs_ondisk::ext4::inode::InodeFlags;
 use stetfs_ondisk::ext4::xattr::{self, Attr, Value};
 
+use super::made::{BLOCK, Make, debugfs, make};
 use super::raw::{FILE, Raw};
-use super::{BLOCK, Make, debugfs, make};
 
 pub(super) const ALL: [(&str, Make); 3] = [
     ("values that refer to each other", |path| values(path, true)),

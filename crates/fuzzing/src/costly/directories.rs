@@ -5,9 +5,9 @@ use std::path::Path;
 use stetfs_ondisk::ext4::dirent::{self, DirLayout, FileType};
 use stetfs_ondisk::ext4::inode::InodeFlags;
 
+use super::made::{BLOCK, Make, debugfs, make};
 use super::raw::{DIR, Raw};
 use super::trees::indirect;
-use super::{BLOCK, Make, debugfs, make};
 
 pub(super) const ALL: [(&str, Make); 6] = [
     ("an index to the same leaf again and again", |path| {

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use stetfs_ondisk::ext4::checksum::ext4_crc32c;
 
+use super::made::{BLOCK, BLOCKS, Make, debugfs, log_at, make};
 use super::raw::{FILE, Raw};
-use super::{BLOCK, BLOCKS, Make, debugfs, log_at, make};
 
 pub(super) const ALL: [(&str, Make); 9] = [
     ("a run of blocks that comes and goes", |path| {

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use stetfs_crash::volume::mke2fs;
 
+use super::made::{Make, make, make_sized};
 use super::raw::Raw;
-use super::{Make, make, make_sized};
 
 pub(super) const ALL: [(&str, Make); 4] = [
     ("2^48 blocks on 16 MiB", |path| claims(path, 16 << 20)),

@@ -11,7 +11,7 @@ use stetfs_ondisk::stet::frame::{Chunk, Frame, Kind, Stored};
 use stetfs_ondisk::stet::header::{COPY_BYTES, Lane, LogHeader, copy_at};
 use stetfs_ondisk::stet::{checksum, frame};
 
-use super::{BLOCK, BLOCKS, Make, log_at, make};
+use super::made::{BLOCK, BLOCKS, Make, log_at, make};
 
 /// Images of the longest chunk.
 const PER_CHUNK: usize = frame::MAX_CHUNK / BLOCK;

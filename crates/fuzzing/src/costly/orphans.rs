@@ -7,9 +7,9 @@ use stetfs_ondisk::ext4::inode::InodeFlags;
 use stetfs_ondisk::ext4::orphan_file;
 use stetfs_ondisk::ext4::xattr::{self, Attr, Value};
 
+use super::made::{BLOCK, Make, debugfs, make};
 use super::raw::{FILE, Raw};
 use super::trees::indirect;
-use super::{BLOCK, Make, debugfs, make};
 
 pub(super) const ALL: [(&str, Make); 9] = [
     ("an orphan that follows itself", itself),

@@ -9,7 +9,7 @@ use stetfs_ondisk::ext4::group_desc::{self, GroupDesc};
 use stetfs_ondisk::ext4::inode::InodeView;
 use stetfs_ondisk::ext4::superblock::{Geometry, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
 
-use super::BLOCK;
+use super::made::BLOCK;
 
 /// Mode of a file that everybody may read.
 pub(super) const FILE: u16 = 0o100_644;

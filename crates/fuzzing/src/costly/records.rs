@@ -6,8 +6,8 @@ use stetfs_ondisk::ext4::extent::{Extent, Index, MAX_LEN, NodeMut, update_block_
 use stetfs_ondisk::stet::record::{FileRecord, Name, Node, Range, Run};
 
 use super::logs::Forged;
+use super::made::{BLOCK, Make, debugfs, make};
 use super::raw::{FILE, Raw};
-use super::{BLOCK, Make, debugfs, make};
 
 pub(super) const ALL: [(&str, Make); 8] = [
     ("runs of blocks that come and go", |path| {

@@ -7,8 +7,8 @@ use stetfs_ondisk::ext4::features::Incompat;
 use stetfs_ondisk::ext4::inode::InodeFlags;
 
 use super::fast;
+use super::made::{BLOCK, Make, debugfs, log_at, make};
 use super::raw::{FILE, Raw};
-use super::{BLOCK, Make, debugfs, log_at, make};
 
 pub(super) const ALL: [(&str, Make); 8] = [
     ("a file of 4 TiB of one block", |path| {

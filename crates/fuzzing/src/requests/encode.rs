@@ -2,7 +2,7 @@
 
 use stetfs_fuse::OPERATION;
 
-use super::generate::op;
+use super::op;
 
 /// Bytes of `struct fuse_in_header`.
 pub(super) const HEAD: usize = 40;

@@ -7,6 +7,7 @@
 
 mod encode;
 mod generate;
+mod op;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{self, AssertUnwindSafe, catch_unwind};
@@ -22,7 +23,7 @@ use stetfs_fuse::{Offline, Opens, VolumeFsOptions};
 use stetfs_testkit::Scratch;
 
 use self::encode::{Bytes, HEAD, Who, long, parts, request, word};
-use self::generate::{Known, Maker, op};
+use self::generate::{Known, Maker};
 
 /// Answers are waited for so long; others may keep the machine busy.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -13,7 +13,7 @@ mod raw;
 mod tests;
 
 pub use new::NewInode;
-pub use raw::InodeFlags;
+pub use raw::{InodeFlags, S_IFMT};
 
 use super::checksum::{ChecksumMode, ext4_crc32c, inode_seed};
 use super::dirent::FileType;
@@ -23,7 +23,7 @@ use crate::bytes::{le16, le32, too_short};
 use crate::error::{Result, corrupt};
 use core::mem::offset_of;
 use core::ops::Range;
-use raw::RawInode;
+use raw::{RawInode, S_IFDIR, S_IFLNK, S_IFREG};
 
 /// Size in bytes of an inode without extra fields, and of the part that every inode has.
 pub const GOOD_OLD_INODE_SIZE: usize = 128;
@@ -33,12 +33,6 @@ pub const FULL_EXTRA_ISIZE: u16 = (size_of::<RawInode>() - GOOD_OLD_INODE_SIZE) 
 pub const I_BLOCK_LEN: usize = 60;
 /// Largest link count; a directory with more has link count 1 (`dir_nlink`).
 pub const LINK_MAX: u16 = 65000;
-
-/// Bits of `i_mode` that hold the file type.
-pub const S_IFMT: u16 = 0o170000;
-const S_IFREG: u16 = 0o100000;
-const S_IFDIR: u16 = 0o040000;
-const S_IFLNK: u16 = 0o120000;
 
 const WHAT: &str = "inode";
 const I_BLOCK: usize = offset_of!(RawInode, block);

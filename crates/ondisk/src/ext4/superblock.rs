@@ -1,10 +1,12 @@
 //! The superblock ("The Super Block" in the ext4 documentation).
 
+mod flags;
 mod geometry;
 mod steady;
 #[cfg(test)]
 mod tests;
 
+pub use flags::{DefaultMountOpts, State, SuperFlags};
 pub use geometry::{Geometry, group_has_super};
 
 use super::checksum::{ChecksumMode, ext4_crc32c};
@@ -12,7 +14,6 @@ use super::features::{Compat, Features, Incompat, RoCompat};
 use super::hash::HashVersion;
 use crate::bytes::{assert_layout, prefix, prefix_mut};
 use crate::error::{Result, corrupt};
-use bitflags::bitflags;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -46,64 +47,6 @@ pub const RESIZE_INO: u32 = 7;
 pub const JOURNAL_INO: u32 = 8;
 /// First inode that is not reserved, in revision 0.
 pub const GOOD_OLD_FIRST_INO: u32 = 11;
-
-bitflags! {
-    /// `s_state`.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-    pub struct State: u16 {
-        /// Cleanly unmounted.
-        const VALID_FS = 0x1;
-        /// Errors were detected.
-        const ERROR_FS = 0x2;
-        /// Orphans are being recovered.
-        const ORPHAN_FS = 0x4;
-        /// Fast commits are being replayed.
-        const FC_REPLAY = 0x20;
-        const _ = !0;
-    }
-
-    /// `s_flags`.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-    pub struct SuperFlags: u32 {
-        /// Directory hashes treat bytes as signed.
-        const SIGNED_HASH = 0x1;
-        /// Directory hashes treat bytes as unsigned.
-        const UNSIGNED_HASH = 0x2;
-        /// A test file system for development code.
-        const TEST_FILESYS = 0x4;
-        const _ = !0;
-    }
-
-    /// `s_default_mount_opts`.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-    pub struct DefaultMountOpts: u32 {
-        /// `debug`.
-        const DEBUG = 0x1;
-        /// `bsdgroups`.
-        const BSDGROUPS = 0x2;
-        /// `user_xattr`.
-        const XATTR_USER = 0x4;
-        /// `acl`.
-        const ACL = 0x8;
-        /// 16-bit user numbers (`nouid32`).
-        const UID16 = 0x10;
-        /// `journal_data` (with `JMODE_ORDERED`: `writeback`).
-        const JMODE_DATA = 0x20;
-        /// `journal_data_ordered`.
-        const JMODE_ORDERED = 0x40;
-        /// Both mode bits: `journal_data_writeback`.
-        const JMODE_WBACK = 0x60;
-        /// `nobarrier`.
-        const NOBARRIER = 0x100;
-        /// `block_validity`.
-        const BLOCK_VALIDITY = 0x200;
-        /// `discard`.
-        const DISCARD = 0x400;
-        /// `nodelalloc`.
-        const NODELALLOC = 0x800;
-        const _ = !0;
-    }
-}
 
 /// `s_errors`: what to do when an error is detected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -369,15 +312,6 @@ macro_rules! time {
 }
 
 impl Superblock {
-    /// Decodes and validates the 1024 bytes at [`SUPERBLOCK_OFFSET`]. The checksum is not looked at
-    /// (see [`verify_checksum`](Self::verify_checksum)), nor are features refused: that is the
-    /// mounter's choice.
-    pub fn decode(bytes: &[u8]) -> Result<Self> {
-        let sb = Self::decode_unchecked(bytes)?;
-        sb.geometry()?;
-        Ok(sb)
-    }
-
     /// Decodes without any validation but the length: for tools that show or repair.
     pub fn decode_unchecked(bytes: &[u8]) -> Result<Self> {
         Superblock::read_from_bytes(prefix("superblock", bytes, SUPERBLOCK_SIZE)?)
@@ -388,11 +322,6 @@ impl Superblock {
     pub fn encode(&self, bytes: &mut [u8]) -> Result<()> {
         prefix_mut("superblock", bytes, SUPERBLOCK_SIZE)?.copy_from_slice(self.as_bytes());
         Ok(())
-    }
-
-    /// Validates and derives the volume's geometry.
-    pub fn geometry(&self) -> Result<Geometry> {
-        Geometry::from_superblock(self)
     }
 
     split!(/// Number of blocks.

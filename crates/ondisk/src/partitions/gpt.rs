@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use super::{Disk, Partition, Partitions};
+use super::disk::Disk;
+use super::table::{Partition, Partitions};
 use crate::bytes::{array_at, le16, le32};
 
 /// Sizes of sectors that disks have.

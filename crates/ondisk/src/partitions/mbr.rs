@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::{Disk, Partition, Partitions};
+use super::disk::Disk;
+use super::table::{Partition, Partitions};
 use crate::bytes::{array_at, le32};
 
 /// Bytes of a table.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Partition, Partitions};
+use super::table::{Partition, Partitions};
 
 /// Why there is no partition of a name. A sentence without a subject, which is the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]

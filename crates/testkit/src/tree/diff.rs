@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use super::{Entry, Tree};
+use super::entry::{Entry, Tree};
 
 /// Differences of one field beyond this many are counted, not listed.
 const LISTED: usize = 200;

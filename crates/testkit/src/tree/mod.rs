@@ -5,14 +5,11 @@
 
 mod capture;
 mod diff;
-
-use std::collections::BTreeMap;
-use std::fmt;
-
-use serde::{Deserialize, Serialize};
+mod entry;
 
 pub use capture::{content_hash, escape, xattr_value};
 pub use diff::diff;
+pub use entry::{Entry, Kind, Time, Tree};
 
 /// What a snapshot records beyond the basics (type, mode, owner, links, size, mtime).
 #[derive(Clone, Debug)]
@@ -78,77 +75,4 @@ impl CaptureOptions {
             exclude: Vec::new(),
         }
     }
-}
-
-/// The type of a directory entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[allow(missing_docs)]
-pub enum Kind {
-    File,
-    Directory,
-    Symlink,
-    CharDevice,
-    BlockDevice,
-    Fifo,
-    Socket,
-}
-
-/// Seconds and nanoseconds since 1970; the nanoseconds always count forwards.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Time(pub i64, pub i64);
-
-impl fmt::Display for Time {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{:09}", self.0, self.1)
-    }
-}
-
-/// One entry. Optional fields are `None` where they were not asked for or do not apply.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
-    /// Type.
-    pub kind: Kind,
-    /// Permission bits, with suid, sgid and sticky.
-    pub mode: u32,
-    /// Owner.
-    pub uid: u32,
-    /// Group.
-    pub gid: u32,
-    /// Hard links.
-    pub nlink: u64,
-    /// Size in bytes.
-    pub size: Option<u64>,
-    /// Device number of device nodes: major, minor.
-    pub rdev: Option<(u32, u32)>,
-    /// Last modification.
-    pub mtime: Option<Time>,
-    /// Last status change.
-    pub ctime: Option<Time>,
-    /// Last access.
-    pub atime: Option<Time>,
-    /// Target of a symlink, escaped.
-    pub target: Option<String>,
-    /// Hash of the content of a file, see [`content_hash`].
-    pub content: Option<String>,
-    /// Extended attributes: name to value (escaped when short, else length and hash).
-    pub xattrs: BTreeMap<String, String>,
-    /// The first path (in order) of the same inode, for files with several links.
-    pub link_of: Option<String>,
-    /// Runs of data in a sparse file: offset, length in bytes.
-    pub data: Option<Vec<(u64, u64)>>,
-    /// Allocated blocks of 512 bytes.
-    pub blocks: Option<u64>,
-    /// Inode number.
-    pub inode: Option<u64>,
-    /// Inode flags.
-    pub flags: Option<u32>,
-}
-
-/// A snapshot: path below the captured directory (`""` is itself; escaped so that any bytes fit) to
-/// entry.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tree {
-    /// All entries by path.
-    pub entries: BTreeMap<String, Entry>,
 }

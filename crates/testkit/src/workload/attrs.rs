@@ -9,7 +9,7 @@ use rustix::fs::{
     AtFlags, CWD, IFlags, Timespec, Timestamps, XattrFlags, ioctl_setflags, lsetxattr, utimensat,
 };
 
-use super::Site;
+use super::site::Site;
 
 fn set(path: &Path, name: &str, value: &[u8]) -> Result<()> {
     lsetxattr(path, name, value, XattrFlags::empty()).with_context(|| {

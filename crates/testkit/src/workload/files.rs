@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use anyhow::{Context, Result};
 use rustix::fs::{FallocateFlags, fallocate};
 
-use super::Site;
+use super::site::Site;
 
 pub(super) fn sizes(site: &Site<'_>) -> Result<()> {
     let b = usize::try_from(site.block)?;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Bytes;
-use super::mutate::Op;
+use super::op::Op;
 use crate::tree::{Entry, Kind, Time, Tree, content_hash, escape, xattr_value};
 
 #[derive(Clone, Debug)]

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use rustix::fs::{CWD, FileType, Mode, RenameFlags, makedev, mknodat, renameat_with};
 
-use super::Site;
+use super::site::Site;
 
 /// The longest name ext4 takes, in bytes.
 const NAME_MAX: usize = 255;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::Hint;
+use super::hint::Hint;
 
 const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 /// `f_type` of what is in memory: tmpfs and ramfs (statfs(2)).

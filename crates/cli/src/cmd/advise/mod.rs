@@ -5,47 +5,22 @@
 //! itself.
 
 mod atomic;
+mod hint;
 mod machine;
 mod uses;
 mod volume;
 
 use std::path::Path;
 
-use serde::Serialize;
 use serde_json::{Value, json};
 
+use hint::Hint;
 pub(crate) use uses::Use;
 
 use super::{connect, find_mount};
 use crate::args::AdviseArgs;
 use crate::failure::Result;
 use crate::print;
-
-/// Something to do, or to know.
-#[derive(Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Hint {
-    /// What stands in the way.
-    what: String,
-    /// The command that changes it; none where there is only something to know.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    command: Option<String>,
-}
-
-impl Hint {
-    fn new(what: impl Into<String>) -> Hint {
-        Hint {
-            what: what.into(),
-            command: None,
-        }
-    }
-
-    fn by(self, command: impl Into<String>) -> Hint {
-        Hint {
-            command: Some(command.into()),
-            ..self
-        }
-    }
-}
 
 /// `stetfs advise`.
 pub(crate) fn run(args: &AdviseArgs, json: bool) -> Result {

@@ -2,7 +2,7 @@
 
 use stetfs::low::VolumeInfo;
 
-use super::Hint;
+use super::hint::Hint;
 
 /// A smaller journal makes writers wait for checkpoints, MiB, on volumes of [`LARGE`].
 const JOURNAL: u64 = 64;

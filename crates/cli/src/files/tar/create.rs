@@ -10,12 +10,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use stetfs::Node;
 use tar::{Builder, EntryType, Header};
 
-use super::XATTR;
+use super::archive::XATTR;
 use super::sparse::{self, Data};
 use crate::failure::{Code, Failure, Result};
 use crate::files::args::TarArgs;
+use crate::files::failed::output;
 use crate::files::meter::Meter;
-use crate::files::output;
 use crate::files::tree::{Entered, Item, Kind, Tree, Xattr, runs};
 
 /// Longest target in a header.

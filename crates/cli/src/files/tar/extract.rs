@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use stetfs::Node;
 use tar::{Archive, Entry, EntryType};
 
-use super::{PART, XATTR, unreadable};
+use super::archive::{PART, XATTR, unreadable};
 use crate::failure::{Code, Failure, Result};
 use crate::files::args::TarArgs;
 use crate::files::meter::Meter;

@@ -1,5 +1,6 @@
 //! `tar`: archives in and out of a volume.
 
+mod archive;
 mod create;
 mod extract;
 mod sparse;
@@ -8,19 +9,13 @@ use std::fs::File;
 use std::io::{self, BufReader, BufWriter, IsTerminal, Read, Write};
 use std::path::Path;
 
+use self::archive::PART;
 use super::args::TarArgs;
-use super::host;
+use super::failed::host;
 use super::meter::Meter;
-use super::place::{Use, open};
 use super::tree::Inside;
+use super::volumes::{Use, open};
 use crate::failure::{Code, Failure, Result};
-
-/// Bytes that are moved at a time.
-const PART: usize = 1 << 20;
-
-/// In front of an extended attribute's name in a PAX header, as GNU tar, bsdtar and container
-/// runtimes have it.
-const XATTR: &str = "SCHILY.xattr.";
 
 /// `stetfs tar`.
 pub(super) fn run(args: &TarArgs, json: bool) -> Result {
@@ -73,10 +68,4 @@ fn reader(file: Option<&Path>) -> Result<Box<dyn Read>> {
         }
         None => Box::new(BufReader::with_capacity(PART, io::stdin())),
     })
-}
-
-/// An archive that cannot be read.
-fn unreadable(e: io::Error) -> Failure {
-    Failure::new(Code::Usage, format!("cannot read the archive: {e}"))
-        .hint("it is to be a tar archive, unpacked: zcat layer.tar.gz | stetfs tar -x IMAGE:/")
 }

@@ -21,7 +21,7 @@ use stetfs::Node;
 
 use super::{Content, Finish, Item, Kind, Sink, Tree, Xattr};
 use crate::failure::Result;
-use crate::files::host;
+use crate::files::failed::host;
 
 /// The host.
 pub(in crate::files) struct Host;

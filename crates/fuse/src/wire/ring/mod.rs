@@ -9,28 +9,28 @@
 mod command;
 mod memory;
 mod place;
+mod slot;
 
-use std::cell::Cell;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
 
 use io_uring::register::Restriction;
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
-use stetfs::low::FsError;
 
 use self::command::Command;
 use self::memory::Memory;
 pub use self::memory::OPERATION;
 use self::place::{Place, Where};
-use super::abi::OutHeader;
+pub(super) use self::slot::Slot;
+pub(crate) use self::slot::spare_all;
+use self::slot::{Answer, AnswerBody, MAILBOXES, MINE, Mailbox};
 use super::channel::Channel;
 use super::dispatch::{self, Body, Next};
-use super::port::{Port, Read};
+use super::port::Port;
 use super::reply::Reply;
 use crate::awake::{Attention, Pulse};
 use crate::ops::FileSystem;
@@ -43,147 +43,10 @@ const MAX_ENTRIES: usize = 64;
 const PREPARED: usize = 4;
 /// The payload of a request up to this size is copied, so that its place is free for the answer.
 const SMALL: usize = 4096;
-/// An answer up to this size to a long request (a write's) is kept without an allocation.
-const SHORT: usize = 16;
 /// `user_data` of the wake-up call.
 const WAKE: u64 = u64::MAX;
 
 pub(super) type Ring = IoUring<squeue::Entry128, cqueue::Entry>;
-
-thread_local! {
-    /// The mailbox of this thread, by address, if it serves a ring.
-    static MINE: Cell<usize> = const { Cell::new(0) };
-}
-
-/// Where answers of one thread's requests are put.
-struct Mailbox {
-    answered: Mutex<Vec<Answer>>,
-    wake: OwnedFd,
-    /// The kernel has all entries of the thread that are not in use.
-    spare: AtomicBool,
-}
-
-/// Those of all threads that serve rings.
-static MAILBOXES: Mutex<Vec<Weak<Mailbox>>> = Mutex::new(Vec::new());
-
-/// How long is waited for threads that are busy.
-const PATIENCE: Duration = Duration::from_secs(2);
-
-/// Has each thread give the kernel all its entries, as [`FileSystem::may_hold_back`] says by now.
-pub(crate) fn spare_all() {
-    let all: Vec<Arc<Mailbox>> = {
-        let mut all = MAILBOXES.lock();
-        all.retain(|mailbox| mailbox.strong_count() > 0);
-        all.iter().filter_map(Weak::upgrade).collect()
-    };
-    for mailbox in &all {
-        // As in `Slot::put`.
-        let _ = rustix::io::write(&mailbox.wake, &1u64.to_ne_bytes());
-    }
-    let until = Instant::now() + PATIENCE;
-    let is_ready = |mailbox: &Arc<Mailbox>| mailbox.spare.load(Ordering::Acquire);
-    while !all.iter().all(is_ready) && Instant::now() < until {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
-impl Mailbox {
-    /// Whether no other answer waits in it.
-    fn put(&self, answer: Answer) -> bool {
-        let mut answered = self.answered.lock();
-        answered.push(answer);
-        answered.len() == 1
-    }
-}
-
-/// An answer on its way into the ring.
-struct Answer {
-    entry: u64,
-    head: OutHeader,
-    body: AnswerBody,
-}
-
-enum AnswerBody {
-    /// Still to be written; short.
-    Short([u8; SHORT], usize),
-    /// Still to be written.
-    Copied(Vec<u8>),
-    /// Written already, so many bytes.
-    InPlace(usize),
-}
-
-/// The way back of a request that came by a ring.
-pub(super) struct Slot {
-    mailbox: Arc<Mailbox>,
-    memory: Arc<Memory>,
-    entry: u64,
-    /// The request's payload may be in use while it is answered.
-    payload_in_use: bool,
-}
-
-impl Slot {
-    pub(super) fn send(&mut self, unique: u64, error: i32, parts: [&[u8]; 2]) {
-        let len = parts[0].len() + parts[1].len();
-        let (error, len) = match error {
-            0 if len > self.memory.room() => (libc::EIO, 0),
-            0 => (0, len),
-            errno => (errno, 0),
-        };
-        let body = if error != 0 {
-            AnswerBody::InPlace(0)
-        } else if !self.payload_in_use {
-            // SAFETY: the request's payload was copied, and a request is answered once.
-            unsafe { self.memory.fill(&parts) };
-            AnswerBody::InPlace(len)
-        } else if len <= SHORT {
-            let mut bytes = [0; SHORT];
-            for (to, from) in bytes.iter_mut().zip(parts.into_iter().flatten()) {
-                *to = *from;
-            }
-            AnswerBody::Short(bytes, len)
-        } else {
-            AnswerBody::Copied(parts.concat())
-        };
-        self.put(unique, error, len, body);
-    }
-
-    /// Sends what `read` puts into the entry's memory, up to `size` bytes; unless it fails, and
-    /// then nothing was sent.
-    pub(super) fn send_read(
-        &mut self,
-        unique: u64,
-        size: usize,
-        read: Read<'_>,
-    ) -> Result<(), FsError> {
-        if self.payload_in_use {
-            // A read brings no payload to speak of.
-            return Err(FsError::Errno(libc::EIO));
-        }
-        // SAFETY: as in `send`; and the slice is gone when the answer is put.
-        let len = read(unsafe { self.memory.answer(size) })?.min(size);
-        self.put(unique, 0, len, AnswerBody::InPlace(len));
-        Ok(())
-    }
-
-    fn put(&mut self, unique: u64, error: i32, len: usize, body: AnswerBody) {
-        let answer = Answer {
-            entry: self.entry,
-            head: OutHeader {
-                len: (size_of::<OutHeader>() + len) as u32,
-                error: -error,
-                unique,
-            },
-            body,
-        };
-        let first = self.mailbox.put(answer);
-        // Who puts the first wakes the thread, and what it finds then is all: it takes answers
-        // before it sleeps.
-        if first && MINE.get() != Arc::as_ptr(&self.mailbox).addr() {
-            // It is a counter that cannot overflow here; a thread that ended needs no call.
-            let _ = rustix::io::write(&self.mailbox.wake, &1u64.to_ne_bytes());
-        }
-    }
-}
 
 /// Queues the kernel will want: one for each processor there could be.
 pub(crate) fn queues() -> io::Result<u16> {

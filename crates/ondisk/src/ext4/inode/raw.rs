@@ -5,6 +5,12 @@ use bitflags::bitflags;
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
+/// Bits of `i_mode` that hold the file type.
+pub const S_IFMT: u16 = 0o170000;
+pub(super) const S_IFREG: u16 = 0o100000;
+pub(super) const S_IFDIR: u16 = 0o040000;
+pub(super) const S_IFLNK: u16 = 0o120000;
+
 /// `struct ext4_inode` with Linux's `osd1` and `osd2`, up to the last known field. An inode on disk
 /// may be shorter (128 bytes) or longer (attributes follow), so this serves as the map of offsets
 /// only.
@@ -143,9 +149,9 @@ impl InodeFlags {
     #[must_use]
     pub fn inherited_by(self, mode: u16) -> Self {
         let taken = self & Self::INHERITED;
-        match mode & super::S_IFMT {
-            super::S_IFDIR => taken,
-            super::S_IFREG => taken - Self::DIRECTORY_ONLY,
+        match mode & S_IFMT {
+            S_IFDIR => taken,
+            S_IFREG => taken - Self::DIRECTORY_ONLY,
             _ => taken & Self::OTHER_FILES,
         }
     }

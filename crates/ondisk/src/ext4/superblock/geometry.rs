@@ -1,6 +1,6 @@
 //! What follows from the superblock: sizes, counts, and where each group's metadata lies.
 
-use super::{DYNAMIC_REV, GOOD_OLD_FIRST_INO, MAGIC, Superblock};
+use super::{DYNAMIC_REV, GOOD_OLD_FIRST_INO, MAGIC, SUPERBLOCK_OFFSET, Superblock};
 use crate::error::{OnDiskError, Result, corrupt};
 use crate::ext4::features::{Compat, Incompat, RoCompat};
 use crate::ext4::group_desc::{DESC_SIZE_64BIT, GroupDesc, MIN_DESC_SIZE};
@@ -164,8 +164,24 @@ fn group_count(sb: &Superblock, block_size: u32) -> Result<u32> {
     Ok(groups)
 }
 
+impl Superblock {
+    /// Decodes and validates the 1024 bytes at [`SUPERBLOCK_OFFSET`]. The checksum is not looked at
+    /// (see [`verify_checksum`](Self::verify_checksum)), nor are features refused: that is the
+    /// mounter's choice.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let sb = Self::decode_unchecked(bytes)?;
+        sb.geometry()?;
+        Ok(sb)
+    }
+
+    /// Validates and derives the volume's geometry.
+    pub fn geometry(&self) -> Result<Geometry> {
+        Geometry::from_superblock(self)
+    }
+}
+
 impl Geometry {
-    pub(super) fn from_superblock(sb: &Superblock) -> Result<Self> {
+    fn from_superblock(sb: &Superblock) -> Result<Self> {
         if sb.magic.get() != MAGIC {
             return Err(bad(format!(
                 "magic {:#06x} instead of {MAGIC:#06x}",
@@ -381,7 +397,7 @@ impl Geometry {
             // Block 0 holds the boot sector and the superblock when blocks are larger than 1 KiB;
             // with 1 KiB bigalloc the superblock is block 1 of group 0, which starts at block 0.
             _ => {
-                let sb_block = super::SUPERBLOCK_OFFSET / u64::from(self.block_size);
+                let sb_block = SUPERBLOCK_OFFSET / u64::from(self.block_size);
                 sb_block + 1 + u64::from(nr)
             }
         };

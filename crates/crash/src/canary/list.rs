@@ -1,0 +1,40 @@
+//! All faults.
+
+use super::fault::{Fault, Lab, Origin};
+use super::{checkpoint, commit, data, groups, records, recovery, space};
+use crate::judge::promise::Promise;
+
+/// The lab's own fault: what it takes as promised.
+pub(super) const PROMISE: Fault = Fault {
+    name: "promise",
+    what: "the lab takes as promised what nobody synced",
+    from: Origin::Invented,
+    set: |spec| spec.promise = Promise::Everything,
+    trials: &[Lab::each("", "smoke").trial()],
+};
+
+/// All of them.
+pub fn all() -> impl Iterator<Item = &'static Fault> {
+    [
+        commit::ALL,
+        checkpoint::ALL,
+        recovery::ALL,
+        records::ALL,
+        space::ALL,
+        data::ALL,
+        groups::ALL,
+        &[PROMISE],
+    ]
+    .into_iter()
+    .flatten()
+}
+
+/// The fault with this name.
+///
+/// # Errors
+/// There is none.
+pub fn find(name: &str) -> Result<&'static Fault, String> {
+    all().find(|fault| fault.name == name).ok_or_else(|| {
+        format!("there is no canary {name:?}; `stetfs crash canaries --list` names them")
+    })
+}
