@@ -192,11 +192,10 @@ impl Fs {
             None => self.inherit_acl(&dir, &dir_body, new.mode, new.umask)?,
         };
 
-        let room =
-            append_dir_space(plan.new_blocks) + inherited.blocks() + u64::from(new.needs_block());
+        let blocks = inherited.blocks() + u64::from(new.needs_block());
+        let room = append_dir_space(plan.new_blocks) + blocks;
         let _room = self.space.reserve(room, self.space.privileged(ctx))?;
         let grows = self.promise_dir(ctx, &mut dir_body, plan.new_blocks)?;
-        let blocks = inherited.blocks() + u64::from(new.needs_block());
         let promise = self.promise(
             ctx,
             self.owner_in(ctx, &dir_body),

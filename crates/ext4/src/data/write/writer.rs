@@ -1,12 +1,28 @@
 //! Writing a chunk, segment by segment.
 
-use stetfs_journal::Credits;
+use stetfs_journal::{Credits, Handle};
 
-use super::{Kind, Mapped, Segment, Segments, Writer};
+use super::chunk::Chunk;
+use super::segments::{Kind, Mapped, Segment, Segments};
+use crate::data::DataStore;
 use crate::data::pages::Pages;
 use crate::error::{FsError, Result};
 use crate::inode::InodeBody;
-use crate::space::{AllocFor, credits};
+use crate::space::{AllocFor, Reservation, credits};
+
+/// Writes one chunk within a handle.
+pub(super) struct Writer<'a> {
+    pub(super) store: &'a DataStore,
+    pub(super) chunk: &'a Chunk<'a>,
+    pub(super) h: &'a Handle<'a>,
+    /// Where the chunk ends, bytes.
+    pub(super) end: u64,
+    /// Runs that the handle has the credits for, beside those for the data.
+    pub(super) runs: Credits,
+    /// Clusters that may be allocated.
+    pub(super) promised: u64,
+    pub(super) promise: Option<Reservation<'a>>,
+}
 
 impl Writer<'_> {
     /// Writes the segments in order and returns the bytes written. Stops early, with what was
@@ -54,7 +70,7 @@ impl Writer<'_> {
     /// fresh, whatever the tree says, because the block holds nothing yet. `None` when the
     /// transaction or the promise of space has no room for more.
     fn map_part(&mut self, body: &mut InodeBody, rest: &Segment) -> Result<Option<Mapped>> {
-        let (_fs, inode) = (self.store, self.chunk.inode);
+        let inode = self.chunk.inode;
         match rest.kind {
             Kind::Written(start) => Ok(Some(rest.mapped(start, false))),
             Kind::Unwritten(start) => {

@@ -75,6 +75,23 @@ struct Move<'a> {
     new: At<'a>,
 }
 
+/// What can be said of a rename by its names alone.
+fn check_names(name: &[u8], new_name: &[u8], flags: RenameFlags) -> Result<()> {
+    check_name(name)?;
+    check_name(new_name)?;
+    if is_dots(name) || is_dots(new_name) {
+        return errno(if flags.no_replace && is_dots(new_name) {
+            libc::EEXIST
+        } else {
+            libc::EBUSY
+        });
+    }
+    if flags.exchange && (flags.no_replace || flags.whiteout) {
+        return errno(libc::EINVAL);
+    }
+    Ok(())
+}
+
 impl Fs {
     /// Renames `name` in `parent` to `new_name` in `new_parent`, replacing what has that name.
     ///
@@ -91,18 +108,7 @@ impl Fs {
         new_name: &[u8],
         flags: RenameFlags,
     ) -> Result<()> {
-        check_name(name)?;
-        check_name(new_name)?;
-        if is_dots(name) || is_dots(new_name) {
-            return errno(if flags.no_replace && is_dots(new_name) {
-                libc::EEXIST
-            } else {
-                libc::EBUSY
-            });
-        }
-        if flags.exchange && (flags.no_replace || flags.whiteout) {
-            return errno(libc::EINVAL);
-        }
+        check_names(name, new_name, flags)?;
         self.throttle()?;
         let (old, new) = (
             At { dir: parent, name },
