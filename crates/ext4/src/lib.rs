@@ -17,6 +17,16 @@
 //! then takes inode locks, then opens a journal handle, then everything else.
 
 #![cfg_attr(not(test), forbid(unsafe_code))]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::cast_lossless,
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_precision_loss,
+        clippy::cast_sign_loss
+    )
+)]
 
 mod error;
 mod fs;

@@ -11,6 +11,7 @@ pub mod error;
 pub mod ext4;
 pub mod foreign;
 pub mod jbd2;
+pub mod num;
 pub mod partitions;
 pub mod stet;
 pub mod uuid;

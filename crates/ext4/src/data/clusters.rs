@@ -18,6 +18,7 @@ use super::store::DataStore;
 use crate::error::{FsError, Result};
 use crate::inode::{Inode, InodeBody};
 use crate::space::{AllocFor, BlockRun, Freed};
+use stetfs_ondisk::num::bounded32;
 
 /// Space for file blocks that are not mapped yet.
 #[derive(Clone, Copy, Debug)]
@@ -138,14 +139,14 @@ impl DataStore {
             }
             // The last cluster may be the file's, too, for what lies behind the hole.
             let end = u64::from(lblk) + u64::from(want);
-            let tail = (end % u64::from(ratio)) as u32;
+            let tail = bounded32(end % u64::from(ratio));
             let several = within + want > ratio;
             if tail > 0 && several && self.place_of_cluster(inode, body, end)?.is_some() {
                 want -= tail;
             }
         }
         let clusters = (u64::from(within) + u64::from(want)).div_ceil(u64::from(ratio));
-        let clusters = clusters.min(limit) as u32;
+        let clusters = bounded32(clusters.min(limit));
         if clusters == 0 {
             return Ok(None);
         }
@@ -237,7 +238,7 @@ impl DataStore {
         if clusters.is_empty() {
             return Ok(());
         }
-        let len = ((clusters.end - clusters.start) * ratio) as u32;
+        let len = bounded32((clusters.end - clusters.start) * ratio);
         self.space
             .free_blocks(h, BlockRun { start: place, len }, kind)?;
         body.add_blocks(-i64::from(len))

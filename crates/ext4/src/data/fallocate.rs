@@ -15,6 +15,7 @@ use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody, OpenRef};
 use crate::space::{AllocFor, credits};
 use crate::types::{Ctx, FallocateMode};
+use stetfs_ondisk::num::bounded32;
 
 impl Fs {
     /// Allocates, punches or zeroes `len` bytes from `offset` on. A range whose change no
@@ -192,7 +193,7 @@ impl DataStore {
         let (mut at, mut step) = (blocks.start, 0);
         while at < blocks.end {
             let lblk = u32::try_from(at).map_err(|_| FsError::Errno(libc::EFBIG))?;
-            let most = (blocks.end - at).min(u64::from(u32::MAX)) as u32;
+            let most = bounded32(blocks.end - at);
             let done = match self.map(inode, body, lblk, most)? {
                 Mapping::Mapped { len, .. } => len,
                 Mapping::Hole { len } => {
@@ -298,7 +299,7 @@ impl DataStore {
             }
             let first = whole.start;
             whole.start = self.edit_map(h, inode, body, |map| map.convert_first(&whole, true))?;
-            let (lblk, count) = (first as u32, (whole.start - first) as u32);
+            let (lblk, count) = (bounded32(first), bounded32(whole.start - first));
             self.inodes.note_blocks(h, inode, lblk, count);
             // What was not home yet never goes there; from here on the blocks read as zeroes.
             self.drop_dirty(h, inode, first..whole.start)?;

@@ -15,6 +15,7 @@ use super::store::DataStore;
 use crate::error::{FsError, Result};
 use crate::inode::{Inode, InodeBody};
 use crate::space::credits::WRITE_INODE;
+use stetfs_ondisk::num::to_usize;
 
 /// Name of the attribute, without its prefix.
 const DATA: &[u8] = b"data";
@@ -63,7 +64,7 @@ impl DataStore {
                 .vol
                 .noted(Err(FsError::corrupt("inline data", 0, detail)));
         }
-        let size = body.size() as usize;
+        let size = to_usize(body.size());
         Ok(Inline { bytes, size })
     }
 
@@ -102,10 +103,10 @@ impl DataStore {
         }
         // What lies behind the end is no content yet.
         let size = body.size();
-        if let Some(behind) = inline.bytes.get_mut(size as usize..) {
+        if let Some(behind) = inline.bytes.get_mut(to_usize(size)..) {
             behind.fill(0);
         }
-        if let Some(to) = inline.bytes.get_mut(offset as usize..end as usize) {
+        if let Some(to) = inline.bytes.get_mut(to_usize(offset)..to_usize(end)) {
             to.copy_from_slice(data);
         }
         let (head, rest) = inline.parts();

@@ -17,6 +17,7 @@ use crate::error::{FsError, Result};
 use crate::inode::{Inode, InodeBody};
 use crate::space::{AllocFor, BlockRun, Freed};
 use crate::types::ROOT_INO;
+use stetfs_ondisk::num::bounded32;
 
 /// What lies at a place of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,9 +90,10 @@ impl DataStore {
             .inspect_err(|e| self.vol.report(e))?
         {
             Found::Hole(next) => {
-                let len = next
-                    .saturating_sub(u64::from(lblk))
-                    .clamp(1, u64::from(max)) as u32;
+                let len = bounded32(
+                    next.saturating_sub(u64::from(lblk))
+                        .clamp(1, u64::from(max)),
+                );
                 Ok(Mapping::Hole { len })
             }
             Found::Extent(e) => {
@@ -260,7 +262,7 @@ impl DataStore {
         if lblk >= LOGICAL_END {
             return Err(FsError::Errno(libc::EFBIG));
         }
-        let lblk = lblk as u32;
+        let lblk = bounded32(lblk);
         let nr = self.add_meta_block(h, inode, body, lblk)?;
         let block = self.vol.cache.get(nr);
         h.create(&block)?;

@@ -6,6 +6,7 @@ use std::ops::Range;
 use stetfs_ondisk::ext4::extent::{Extent, LOGICAL_END};
 
 use crate::error::Result;
+use stetfs_ondisk::num::bounded32;
 
 /// What lies at a file block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +32,7 @@ pub(crate) enum Removed {
 pub(crate) fn first_from(find: impl Fn(u32) -> Result<Found>, from: u64) -> Result<Option<Extent>> {
     let mut at = from;
     while at < LOGICAL_END {
-        match find(at as u32)? {
+        match find(bounded32(at))? {
             Found::Extent(e) => return Ok(Some(e)),
             // Forwards in any case, so this ends.
             Found::Hole(next) => at = next.max(at + 1),

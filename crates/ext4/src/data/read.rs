@@ -11,6 +11,7 @@ use super::store::DataStore;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody, OpenRef};
+use stetfs_ondisk::num::{bounded32, to_usize};
 
 /// Reads from this size on leave the cache alone …
 const LARGE: usize = 256 << 10;
@@ -35,7 +36,7 @@ impl Fs {
                     libc::EINVAL
                 }));
             }
-            let len = body.size().saturating_sub(offset).min(buf.len() as u64) as usize;
+            let len = to_usize(body.size().saturating_sub(offset).min(buf.len() as u64));
             match buf.get_mut(..len) {
                 Some(buf) if len > 0 => self.data.read_range(inode, &body, offset, buf)?,
                 _ => return Ok(0),
@@ -73,7 +74,7 @@ impl DataStore {
         let mut at = offset;
         while !rest.is_empty() {
             let lblk = u32::try_from(at >> bits).map_err(|_| FsError::Errno(libc::EFBIG))?;
-            let skip = (at - (u64::from(lblk) << bits)) as usize;
+            let skip = to_usize(at - (u64::from(lblk) << bits));
             let blocks = (skip + rest.len()).div_ceil(self.vol.geo.block_size as usize);
             let mapping = self.map(inode, body, lblk, u32::try_from(blocks).unwrap_or(u32::MAX))?;
             let (Mapping::Hole { len } | Mapping::Mapped { len, .. }) = mapping;
@@ -188,7 +189,7 @@ impl DataStore {
         let mut at = from >> bits;
         while at < end {
             let Ok(lblk) = u32::try_from(at) else { return };
-            let Ok(mapping) = self.map(inode, body, lblk, (end - at) as u32) else {
+            let Ok(mapping) = self.map(inode, body, lblk, bounded32(end - at)) else {
                 return;
             };
             let (Mapping::Hole { len } | Mapping::Mapped { len, .. }) = mapping;

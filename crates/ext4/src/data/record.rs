@@ -17,6 +17,7 @@ use crate::durability::{Before, Found, Naming, Plan, Room, SyncReason, Unlogged}
 use crate::error::Result;
 use crate::inode::{Inode, InodeBody};
 use crate::types::{DataMode, FileType, Ino};
+use stetfs_ondisk::num::bounded32;
 
 /// Dirty data up to this goes into the record; more goes home first, bytes.
 const LOGGED_BYTES: usize = 128 << 10;
@@ -345,14 +346,14 @@ impl DataStore {
         for (from, to) in changed {
             let (from, to) = (*from, (*to).min(u64::from(u32::MAX)));
             let mut range = Range {
-                first: from as u32,
-                count: to.saturating_sub(from) as u32,
+                first: bounded32(from),
+                count: bounded32(to.saturating_sub(from)),
                 runs: Vec::new(),
             };
             let mut at = from;
             while at < to {
-                let lblk = at as u32;
-                let len = match self.map(inode, body, lblk, (to - at) as u32)? {
+                let lblk = bounded32(at);
+                let len = match self.map(inode, body, lblk, bounded32(to - at))? {
                     Mapping::Hole { len } => len,
                     Mapping::Mapped {
                         start,

@@ -9,6 +9,7 @@ use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};
 use crate::types::Ino;
+use stetfs_ondisk::num::to_usize;
 
 impl Fs {
     /// The target of a symbolic link.
@@ -49,7 +50,7 @@ impl DataStore {
             return Err(bad(0, &format!("a target of {size} bytes")));
         }
         if body.is_inline() {
-            let mut target = vec![0; size as usize];
+            let mut target = vec![0; to_usize(size)];
             self.read_inline(inode, body, 0, &mut target)?;
             return match target.contains(&0) {
                 true => Err(bad(0, "the target is shorter than its size")),
@@ -66,7 +67,7 @@ impl DataStore {
         };
         let block = self.vol.cache.read(start)?;
         let page = content::look(&block)?;
-        match page.get(..size as usize) {
+        match page.get(..to_usize(size)) {
             Some(target) if !target.contains(&0) => Ok(target.to_vec()),
             _ => Err(bad(start, "the target is shorter than its size")),
         }

@@ -15,6 +15,7 @@ use super::whole::Steps;
 use crate::error::{FsError, Result};
 use crate::inode::{Inode, InodeBody};
 use crate::space::{Freed, credits};
+use stetfs_ondisk::num::to_usize;
 
 /// Steps of a long operation after which its handle is given up for a moment: a transaction commits
 /// only when all its handles have stopped.
@@ -115,7 +116,7 @@ impl DataStore {
         } = self.map(inode, body, lblk, 1)?
         {
             let base = u64::from(lblk) << self.vol.geo.block_bits;
-            let at = (range.start - base) as usize..(range.end - base) as usize;
+            let at = to_usize(range.start - base)..to_usize(range.end - base);
             pages.zero(lblk, start, at)?;
             if let Some(h) = pages.journaled() {
                 self.inodes.note_blocks(h, inode, lblk, 1);

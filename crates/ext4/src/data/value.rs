@@ -6,6 +6,7 @@ use super::store::DataStore;
 use crate::error::{FsError, Result};
 use crate::inode::{Inode, InodeBody};
 use crate::space::{AllocFor, credits};
+use stetfs_ondisk::num::count32;
 
 /// Most blocks of a value that are allocated at once.
 const RUN: u32 = 64;
@@ -34,7 +35,7 @@ impl DataStore {
         let mut lblk = 0u32;
         let mut rest = value;
         while !rest.is_empty() {
-            let blocks = rest.len().div_ceil(size) as u32;
+            let blocks = count32(rest.len().div_ceil(size));
             let want = blocks.min(RUN).min(self.map_room(body, lblk));
             let need = want as Credits + credits::ALLOC_BLOCKS + self.map_credits(body);
             self.more_credits(h, inode, body, need)?;

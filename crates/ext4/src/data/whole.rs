@@ -19,6 +19,7 @@ use super::store::DataStore;
 use crate::error::Result;
 use crate::inode::{Inode, InodeBody};
 use crate::space::credits;
+use stetfs_ondisk::num::count32;
 
 /// Entries that a leaf surely takes after it was split: a leaf of the smallest block has 84, half
 /// of them move, and a place that changes adds two at most.
@@ -75,7 +76,7 @@ impl DataStore {
         let pieces = self.pieces(inode, body, blocks, self.vol.journal.max_credits())?;
         // Only a piece that is cut in its middle leaves one more than there was.
         let map = self.edits(body, pieces.count, 1);
-        let frees = pieces.groups.len() as Credits * credits::FREE_BLOCKS;
+        let frees = count32(pieces.groups.len()) * credits::FREE_BLOCKS;
         Ok(2 + credits::WRITE_INODE + map.saturating_add(frees))
     }
 

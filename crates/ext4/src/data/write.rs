@@ -24,6 +24,7 @@ use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody, OpenRef};
 use crate::types::Ctx;
+use stetfs_ondisk::num::{bounded32, to_usize};
 
 impl Fs {
     /// Writes `data` at `offset`; space is allocated now. Returns the bytes written: fewer when
@@ -172,7 +173,7 @@ impl DataStore {
         if written? < bytes.len() {
             return Err(FsError::Errno(libc::ENOSPC));
         }
-        let count = (blocks.end - blocks.start) as u32;
+        let count = bounded32(blocks.end - blocks.start);
         self.inodes.note_blocks(h, inode, lblk, count);
         Ok(())
     }
@@ -217,7 +218,7 @@ impl DataStore {
             let to = (base + u64::from(self.vol.geo.block_size)).min(end);
             let bytes = chunk
                 .bytes
-                .get((from - chunk.offset) as usize..(to.saturating_sub(chunk.offset)) as usize);
+                .get(to_usize(from - chunk.offset)..to_usize(to.saturating_sub(chunk.offset)));
             let Some(bytes) = bytes else {
                 let detail = format!("block {lblk} of the file is none that is written to");
                 return self
@@ -227,7 +228,7 @@ impl DataStore {
             pages.put(
                 lblk,
                 run.start + u64::from(i),
-                (from - base) as usize,
+                to_usize(from - base),
                 bytes,
                 run.fresh,
             )?;

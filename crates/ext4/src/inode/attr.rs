@@ -13,6 +13,7 @@ use crate::inode::OpenRef;
 use crate::space::credits;
 use crate::types::{Attr, Ctx, FileType, Ino, SetAttr, TimeSet};
 use crate::xattr::Layout;
+use stetfs_ondisk::num::low16;
 
 const SUID: u32 = libc::S_ISUID;
 const SGID: u32 = libc::S_ISGID;
@@ -263,7 +264,7 @@ impl Fs {
                 .begin(credits::WRITE_INODE + list.credits())?;
             self.vol.whole(|| {
                 self.inodes.xattr_apply(&h, inode, body, &list)?;
-                body.set_mode(mode as u16);
+                body.set_mode(low16(mode));
                 body.set_ctime(ctime);
                 self.inodes.write_inode(&h, inode, body)
             })?;
@@ -292,7 +293,7 @@ impl Fs {
         if body.is_dir() || without_suidgid(mode) == mode {
             return false;
         }
-        body.set_mode(without_suidgid(mode) as u16);
+        body.set_mode(low16(without_suidgid(mode)));
         true
     }
 

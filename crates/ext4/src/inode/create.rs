@@ -13,6 +13,7 @@ use crate::error::Result;
 use crate::fs::Fs;
 use crate::quota::{Promise, Usage};
 use crate::types::{Ctx, FileType, Ino};
+use stetfs_ondisk::num::low16;
 
 /// What kind of inode is made.
 pub(crate) struct NewFile<'a> {
@@ -82,7 +83,7 @@ impl Fs {
         let mut view =
             InodeView::new(vec![0; usize::from(self.vol.geo.inode_size)].into_boxed_slice())?;
         view.init(&NewInode {
-            mode: mode as u16,
+            mode: low16(mode),
             uid: owner_body.uid(),
             gid: owner_body.gid(),
             links: 0,
@@ -149,9 +150,9 @@ impl Fs {
     ) -> Result<InodeBody> {
         let kind = FileType::from_mode(mode);
         let is_dir = kind == Some(FileType::Directory);
-        let mut mode = mode as u16;
+        let mut mode = low16(mode);
         if u32::from(parent.mode()) & libc::S_ISGID != 0 && is_dir {
-            mode |= libc::S_ISGID as u16;
+            mode |= low16(libc::S_ISGID);
         }
         let mut view =
             InodeView::new(vec![0; usize::from(self.vol.geo.inode_size)].into_boxed_slice())?;

@@ -17,6 +17,7 @@ use super::orphans::{OrphanPlace, not_listed};
 use super::store::InodeStore;
 use crate::error::{FsError, Result};
 use crate::types::Ino;
+use stetfs_ondisk::num::count32;
 
 impl InodeStore {
     /// Remembers on the volume that the inode is to be deleted (no links) or truncated to its size
@@ -129,8 +130,8 @@ impl InodeStore {
             drop(page);
             *free -= 1;
             return Ok(Some(OrphanPlace::File {
-                block: index as u32,
-                slot: slot as u32,
+                block: count32(index),
+                slot: count32(slot),
             }));
         }
         Ok(None)

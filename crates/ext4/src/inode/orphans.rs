@@ -7,6 +7,7 @@ use stetfs_sync::{Mutex, MutexGuard, Rank};
 
 use crate::error::{FsError, Result};
 use crate::types::{BlockNr, Ino};
+use stetfs_ondisk::num::count32;
 
 /// Where an orphan is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +108,7 @@ impl Orphans {
 
     /// Whether the orphan file holds nothing.
     pub(crate) fn file_is_empty(&self, block_size: u32) -> bool {
-        let all = orphan_file::slots_per_block(block_size as usize) as u32;
+        let all = count32(orphan_file::slots_per_block(block_size as usize));
         self.free.iter().all(|free| *free.lock() == all)
     }
 }

@@ -16,6 +16,7 @@ use crate::space::BlockRun;
 use crate::space::credits::{ALLOC_BLOCKS, WRITE_INODE};
 use crate::types::Ino;
 use crate::volume::Volume;
+use stetfs_ondisk::num::{bounded32, count32, to_usize};
 
 /// Blocks that one new entry changes and that are not new: header, four levels, a leaf, and the
 /// next leaf with room.
@@ -68,7 +69,7 @@ impl FileBlocks<'_> {
                 ..
             } => {
                 fs.space.check_run(BlockRun { start, len: 1 })?;
-                Ok((start, (at % u64::from(fs.vol.geo.block_size)) as usize))
+                Ok((start, to_usize(at % u64::from(fs.vol.geo.block_size))))
             }
             _ => bad("a hole"),
         }
@@ -206,9 +207,7 @@ impl Fs {
         if files.is_empty() {
             return Ok(());
         }
-        self.vol
-            .journal
-            .set_margin(CREDITS * files.len() as Credits);
+        self.vol.journal.set_margin(CREDITS * count32(files.len()));
         let quotas = self.read_quotas(files)?;
         self.inodes.count_in(quotas);
         Ok(())
@@ -289,7 +288,7 @@ impl Fs {
         let h = self
             .vol
             .journal
-            .begin(ENTRY_CREDITS + WRITE_INODE + new as Credits * each)?;
+            .begin(ENTRY_CREDITS + WRITE_INODE + bounded32(new) * each)?;
         let entry = Entry {
             id,
             ..Entry::default()

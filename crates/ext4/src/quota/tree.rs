@@ -9,6 +9,7 @@ use stetfs_ondisk::ext4::quota::{
 };
 
 use crate::error::{FsError, Result};
+use stetfs_ondisk::num::count32;
 
 /// A block of a quota file.
 pub(super) type Bytes = [u8; BLOCK];
@@ -77,7 +78,7 @@ pub(super) fn scan(blocks: &impl Blocks, info: &mut Info) -> Result<Found> {
             continue;
         }
         info.check_block(to)?;
-        let id = *prefix << 8 | at as u32;
+        let id = *prefix << 8 | count32(at);
         if path.len() == DEPTH {
             referred.push((id, to));
             check_count(referred.len())?;
@@ -174,7 +175,7 @@ pub(super) fn missing(blocks: &impl Blocks, info: &Info, id: u32) -> Result<u32>
     for level in 0..DEPTH - 1 {
         nr = reference(&blocks.read(nr)?, index(id, level));
         if nr == 0 {
-            return Ok((DEPTH - level) as u32);
+            return Ok(count32(DEPTH - level));
         }
         info.check_block(nr)?;
     }

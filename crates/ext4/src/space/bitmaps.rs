@@ -11,6 +11,7 @@ use super::allocator::Allocator;
 use super::group::GroupState;
 use crate::error::{FsError, Result};
 use crate::types::BlockNr;
+use stetfs_ondisk::num::{count32, to_usize};
 
 /// `Block::verified` of a bitmap whose checksum and structure were checked.
 const CHECKED: u8 = 1;
@@ -74,7 +75,7 @@ impl Allocator {
             }
         }
         let free = bitmap::count_clear(map, self.vol.geo.layout.group_clusters(group) as usize);
-        if free as u32 != st.desc.free_clusters() {
+        if count32(free) != st.desc.free_clusters() {
             return bad(format!(
                 "{free} clear bits, but the descriptor counts {} free blocks",
                 st.desc.free_clusters()
@@ -115,7 +116,7 @@ impl Allocator {
         let ratio = u64::from(self.vol.geo.ratio());
         let bits = (part.start.saturating_sub(first) / ratio)
             ..part.end.saturating_sub(first).div_ceil(ratio);
-        bits.start as usize..bits.end as usize
+        to_usize(bits.start)..to_usize(bits.end)
     }
 
     /// Makes the bitmap of a group in which nothing but its own metadata is in use
@@ -135,7 +136,7 @@ impl Allocator {
             }
             bitmap::set_padding(&mut map, clusters as usize);
             st.desc
-                .set_free_clusters(bitmap::count_clear(&map, clusters as usize) as u32);
+                .set_free_clusters(count32(bitmap::count_clear(&map, clusters as usize)));
             self.note_block_bitmap(st, &map);
         }
         block.set_verified(CHECKED);
@@ -214,7 +215,7 @@ impl Allocator {
             return bad("checksum does not match".into());
         }
         let free = bitmap::count_clear(map, self.vol.geo.inodes_per_group as usize);
-        if free as u32 != st.desc.free_inodes() {
+        if count32(free) != st.desc.free_inodes() {
             return bad(format!(
                 "{free} clear bits, but the descriptor counts {} free inodes",
                 st.desc.free_inodes()

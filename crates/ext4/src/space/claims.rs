@@ -19,6 +19,7 @@ use crate::content;
 use crate::error::{FsError, Result};
 use crate::inode::{Inode, is_ordinary};
 use crate::types::Ino;
+use stetfs_ondisk::num::{bounded32, count32};
 
 /// Groups that runs of records or fast commits may touch beyond two each, and beyond four times
 /// what the volume has. Files of one transaction do not share blocks, so that none that was made by
@@ -81,7 +82,7 @@ impl Allocator {
         while at < run.end() {
             let (group, bit) = self.group_of(at)?;
             let end = self.vol.geo.layout.group_blocks(group).end.min(run.end());
-            clusters.push((group, bit, (end - at).div_ceil(ratio) as u32));
+            clusters.push((group, bit, bounded32((end - at).div_ceil(ratio))));
             at = end;
         }
         Ok(clusters)
@@ -208,7 +209,7 @@ impl Allocator {
             let mut map = h.modify(&block)?;
             change(&mut map, st);
             let free = bitmap::count_clear(&map, clusters);
-            st.desc.set_free_clusters(free as u32);
+            st.desc.set_free_clusters(count32(free));
             self.note_block_bitmap(st, &map);
         }
         self.write_desc(h, group, st)

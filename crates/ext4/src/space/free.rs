@@ -12,6 +12,7 @@ use super::scan::{FreeMap, Overlay};
 use super::{BlockRun, Freed};
 use crate::error::{FsError, Result};
 use crate::types::BlockNr;
+use stetfs_ondisk::num::bounded32;
 
 impl Allocator {
     /// Frees a run of whole clusters: its bits are cleared in `h`, and it can be allocated again
@@ -33,7 +34,7 @@ impl Allocator {
         let mut at = run.start;
         while at < run.end() {
             let (group, bit) = self.group_of(at)?;
-            let len = (self.vol.geo.layout.group_blocks(group).end.min(run.end()) - at) as u32;
+            let len = bounded32(self.vol.geo.layout.group_blocks(group).end.min(run.end()) - at);
             self.free_in_group(h, group, bit, len / self.vol.geo.ratio())?;
             if kind == Freed::Journaled && !self.vol.opts.canary.free_unrevoked {
                 h.revoke(at, u64::from(len))?;

@@ -11,6 +11,7 @@ use super::window::{Unheld, Windows};
 use super::zones::Zones;
 use crate::error::{FsError, Result};
 use crate::types::BlockNr;
+use stetfs_ondisk::num::count32;
 
 /// What changes in a group, behind its lock.
 pub(crate) struct GroupState {
@@ -134,7 +135,7 @@ impl Groups {
 
     /// Number of groups.
     pub(crate) fn count(&self) -> u32 {
-        self.list.len() as u32
+        count32(self.list.len())
     }
 
     fn group(&self, group: u32) -> Result<&Group> {

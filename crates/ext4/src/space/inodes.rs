@@ -16,6 +16,7 @@ use crate::content;
 use crate::error::{FsError, Result};
 use crate::inode::Inode;
 use crate::types::{Ino, ROOT_INO};
+use stetfs_ondisk::num::bounded32;
 
 impl Allocator {
     /// Allocates an inode number near `parent` (directories spread, Orlov's way; other files stay
@@ -62,8 +63,8 @@ impl Allocator {
     fn group_for_dir(&self, around: &Around, spread: bool) -> u32 {
         let groups = &self.groups;
         let count = groups.count();
-        let avg_inodes = (groups.free_inodes() / u64::from(count)) as u32;
-        let avg_blocks = (groups.free_blocks() / u64::from(count)) as u32;
+        let avg_inodes = bounded32(groups.free_inodes() / u64::from(count));
+        let avg_blocks = bounded32(groups.free_blocks() / u64::from(count));
         let roomy = |g: u32| {
             let free = groups.group_free_inodes(g);
             free > 0 && free >= avg_inodes && groups.available(g) >= avg_blocks
@@ -83,7 +84,7 @@ impl Allocator {
             }
         }
         let per_group = self.vol.geo.inodes_per_group;
-        let max_dirs = (groups.used_dirs() / u64::from(count)) as u32 + per_group / 16;
+        let max_dirs = bounded32(groups.used_dirs() / u64::from(count)) + per_group / 16;
         let min_inodes = avg_inodes.saturating_sub(per_group / 4).max(1);
         let min_blocks = avg_blocks.saturating_sub(self.vol.geo.layout.clusters_per_group / 4);
         let fits = |g: &u32| {

@@ -20,6 +20,7 @@ pub(super) struct Around {
 }
 
 use super::allocator::Allocator;
+use stetfs_ondisk::num::bounded32;
 impl Around {
     /// Around `near`; or, where that is not in the part, around one in its place there, the same
     /// for all that is near to it.
@@ -44,7 +45,7 @@ impl Around {
     /// The group `by` groups behind the first, round the part.
     pub(super) fn behind(&self, by: u32) -> u32 {
         let at = u64::from(self.first - self.part.start) + u64::from(by);
-        self.part.start + (at % u64::from(self.part_len().max(1))) as u32
+        self.part.start + bounded32(at % u64::from(self.part_len().max(1)))
     }
 
     /// All groups of the volume, as ranges in the order of a search: the part from the first on,

@@ -1,6 +1,7 @@
 //! Finding free runs in a bitmap, a word at a time.
 
 use std::cell::Cell;
+use stetfs_ondisk::num::{count32, to_usize};
 
 /// Blocks or inodes of one group that are free in the bitmap but not yet to be used (space.S2).
 #[derive(Debug)]
@@ -73,7 +74,7 @@ pub(super) fn words(start: u32, len: u32) -> impl Iterator<Item = (usize, u64)> 
     (start / 64..end.div_ceil(64)).map(move |i| {
         let from = start.saturating_sub(i * 64);
         let behind = (i * 64 + 64).saturating_sub(end);
-        (i as usize, (u64::MAX << from) & (u64::MAX >> behind))
+        (to_usize(i), (u64::MAX << from) & (u64::MAX >> behind))
     })
 }
 
@@ -120,7 +121,7 @@ impl<'a> FreeMap<'a> {
         self.looked.set(self.looked.get() + 1);
         let used = bitmap_word(self.bitmap, i);
         let mut free = !(used | self.pending.map_or(0, |p| p.word(i)));
-        let end = self.bits.saturating_sub((i as u32).saturating_mul(64));
+        let end = self.bits.saturating_sub(count32(i).saturating_mul(64));
         if end < 64 {
             free &= (1u64 << end) - 1;
         }

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use stetfs_ondisk::num::bounded32;
+
 use super::allocator::Allocator;
 use super::scan::FreeMap;
 use crate::content;
@@ -72,8 +74,8 @@ impl Allocator {
     ) -> Result<Option<Range<BlockNr>>> {
         let ratio = u64::from(self.vol.geo.ratio());
         let first = self.vol.geo.layout.group_first_block(group);
-        let from = blocks.start.saturating_sub(first).div_ceil(ratio) as u32;
-        let to = (blocks.end.saturating_sub(first) / ratio) as u32;
+        let from = bounded32(blocks.start.saturating_sub(first).div_ceil(ratio));
+        let to = bounded32(blocks.end.saturating_sub(first) / ratio);
         let h = self.vol.journal.begin(CREDITS)?;
         // Held until the device has done it: nobody can be given the blocks meanwhile.
         let mut guard = self.groups.lock(group)?;

@@ -7,6 +7,7 @@ use stetfs_ondisk::ext4::superblock::Geometry as Layout;
 
 use crate::error::{FsError, Result};
 use crate::types::BlockNr;
+use stetfs_ondisk::num::count32;
 
 /// Sorted, disjoint block ranges (ext4: `system_blks`).
 #[derive(Debug, Default)]
@@ -24,7 +25,7 @@ impl Zones {
         let mut list = Vec::new();
         let table = u64::from(layout.inode_table_blocks());
         for (group, desc) in descs.enumerate() {
-            let group = group as u32;
+            let group = count32(group);
             let first = layout.group_first_block(group);
             let head = u64::from(layout.group_super_overhead(group));
             if head > 0 {

@@ -10,6 +10,7 @@ use super::shared::Volume;
 use crate::data::WritebackPriority;
 use crate::error::Result;
 use crate::fs::Fs;
+use stetfs_ondisk::num::bounded32;
 
 impl Fs {
     /// Brings everything home, empties the journal and marks the volume clean, as
@@ -64,7 +65,7 @@ impl Fs {
                 sb.set_ro_compat(sb.ro_compat() - RoCompat::ORPHAN_PRESENT);
             }
             sb.set_free_blocks_count(blocks);
-            sb.free_inodes_count.set(inodes as u32);
+            sb.free_inodes_count.set(bounded32(inodes));
             sb.set_write_time(now);
         })
     }

@@ -14,6 +14,7 @@ use stetfs_ondisk::ext4::checksum::ChecksumMode;
 use stetfs_ondisk::ext4::features::Incompat;
 use stetfs_ondisk::ext4::mmp::{Mmp, SEQ_CLEAN, SEQ_FSCK, SEQ_MAX};
 use stetfs_ondisk::ext4::superblock::{Geometry as Layout, Superblock};
+use stetfs_ondisk::num::high32;
 
 use crate::error::{FsError, Result};
 use crate::types::FsOptions;
@@ -153,9 +154,12 @@ fn new_sequence() -> u32 {
     let t = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
-    let mixed = (t.as_nanos() as u64 ^ u64::from(std::process::id()) << 32)
-        .wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    (mixed >> 32) as u32 % SEQ_MAX + 1
+    let nanos = t
+        .as_secs()
+        .wrapping_mul(1_000_000_000)
+        .wrapping_add(u64::from(t.subsec_nanos()));
+    let mixed = (nanos ^ u64::from(std::process::id()) << 32).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    high32(mixed) % SEQ_MAX + 1
 }
 
 fn put_name(to: &mut [u8], name: &[u8]) {

@@ -17,6 +17,7 @@ use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::OrphansFinished;
 use crate::types::FsOptions;
+use stetfs_ondisk::num::bounded32;
 
 /// Most mounts between checks when the volume names no number, as the kernel writes it.
 const NO_MAX_MOUNTS: u16 = u16::MAX;
@@ -143,7 +144,7 @@ impl Fs {
             sb.set_write_time(now);
             // Sums over the descriptors: those in the superblock are not kept right between.
             sb.set_free_blocks_count(blocks);
-            sb.free_inodes_count.set(inodes as u32);
+            sb.free_inodes_count.set(bounded32(inodes));
         })
     }
 }

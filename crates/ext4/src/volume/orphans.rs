@@ -11,6 +11,7 @@ use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::{OrphanFile, OrphanPlace, Orphans, OrphansFinished};
 use crate::types::Ino;
+use stetfs_ondisk::num::count32;
 
 /// So many orphans may turn out to be damaged; what follows is left to e2fsck. A volume that was
 /// made to take long has no end of them.
@@ -99,14 +100,14 @@ fn read_file(
             (
                 ino,
                 OrphanPlace::File {
-                    block: index as u32,
-                    slot: slot as u32,
+                    block: count32(index),
+                    slot: count32(slot),
                 },
             )
         };
         found.extend(orphan_file::used(&block).map(place));
         let empty = orphan_file::slots_per_block(block.len()) - (found.len() - before);
-        let empty = empty as u32;
+        let empty = count32(empty);
         free.push(empty);
     }
     Ok(Some((OrphanFile { blocks, seed }, free)))

@@ -26,6 +26,7 @@ use crate::names::New;
 use crate::space::BlockRun;
 use crate::space::credits::WRITE_INODE;
 use crate::types::{Ctx, FsOptions, Ino, OnDataError};
+use stetfs_ondisk::num::bounded32;
 
 pub(super) const ROOT: Ctx = Ctx {
     uid: 0,
@@ -146,7 +147,7 @@ impl Fs {
         for (start, end) in runs {
             let start = start.max(claimed);
             if start < end {
-                let len = (end - start) as u32;
+                let len = bounded32(end - start);
                 self.space.claim_blocks(BlockRun { start, len })?;
                 claimed = end;
             }

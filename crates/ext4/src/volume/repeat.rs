@@ -16,6 +16,7 @@
 use stetfs_journal::{BlockNr, Log};
 use stetfs_ondisk::ext4::superblock::Superblock;
 use stetfs_ondisk::ext4::time::Timestamp;
+use stetfs_ondisk::num::low32;
 
 use super::log::VolumeLog;
 use super::shared::Volume;
@@ -48,7 +49,7 @@ pub(super) fn seed(sb: &Superblock, epoch: Option<u64>) -> u32 {
         }
         None => {
             let t = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
-            (t.as_secs() as u32).rotate_left(16) ^ t.subsec_nanos() ^ std::process::id()
+            low32(t.as_secs()).rotate_left(16) ^ t.subsec_nanos() ^ std::process::id()
         }
     }
 }

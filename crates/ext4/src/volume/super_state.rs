@@ -14,6 +14,7 @@ use super::frost::Frost;
 use super::mmp::Claim;
 use crate::error::{FsError, Result};
 use crate::types::{BlockNr, FsOptions, OnError};
+use stetfs_ondisk::num::to_usize;
 
 /// What of the superblock is used or changes while the volume is open.
 pub(crate) struct SuperState {
@@ -81,7 +82,7 @@ impl SuperState {
         });
         Ok(SuperState {
             block: cache.read(SUPERBLOCK_OFFSET / size)?,
-            offset: (SUPERBLOCK_OFFSET % size) as usize,
+            offset: to_usize(SUPERBLOCK_OFFSET % size),
             reserved_blocks: sb.reserved_blocks_count(),
             // What the kernel holds back so that extent trees can always be changed
             // (`ext4_calculate_resv_clusters`).

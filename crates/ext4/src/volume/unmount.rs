@@ -11,6 +11,7 @@ use crate::data::WritebackPriority;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::types::{Done, Ino};
+use stetfs_ondisk::num::bounded32;
 
 impl Fs {
     /// Registers with the journal.
@@ -195,7 +196,7 @@ impl Fs {
                 sb.set_ro_compat(sb.ro_compat() - RoCompat::ORPHAN_PRESENT);
             }
             sb.set_free_blocks_count(blocks);
-            sb.free_inodes_count.set(inodes as u32);
+            sb.free_inodes_count.set(bounded32(inodes));
             sb.set_write_time(now);
         })?;
         if let Some(claim) = &self.vol.sb.claim {

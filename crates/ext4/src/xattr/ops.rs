@@ -11,6 +11,7 @@ use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};
 use crate::space::credits::WRITE_INODE;
 use crate::types::{Ctx, Ino, XattrSet};
+use stetfs_ondisk::num::low16;
 
 /// Longest name with its prefix, bytes (`XATTR_NAME_MAX`).
 const FULL_NAME_MAX: usize = 255;
@@ -208,7 +209,7 @@ impl Fs {
         self.vol.whole(|| {
             self.inodes.xattr_apply(&h, inode, body, layout)?;
             if let Some(mode) = mode {
-                body.set_mode(mode as u16);
+                body.set_mode(low16(mode));
             }
             body.touch(self.vol.now());
             self.inodes.write_inode(&h, inode, body)

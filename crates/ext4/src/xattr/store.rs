@@ -16,6 +16,7 @@ use crate::space::credits::{ALLOC_BLOCKS, FREE_BLOCKS, WRITE_INODE};
 use crate::space::{AllocFor, BlockRun, Freed};
 use crate::types::{BlockNr, Ctx};
 use crate::verified;
+use stetfs_ondisk::num::count32;
 
 use super::value::{NewValue, REFERENCE, ValueRef};
 
@@ -71,7 +72,7 @@ impl Layout {
             self.added.len() + self.left_inode.len() + self.left_block.len() + self.copied.len();
         match self.is_empty() {
             true => 0,
-            false => PLACES + references as Credits * REFERENCE,
+            false => PLACES + count32(references) * REFERENCE,
         }
     }
 
@@ -367,7 +368,7 @@ impl InodeStore {
         charge -= self.values_charge(&layout.left_inode) + self.values_charge(&layout.left_block);
         body.add_blocks(charge)?;
         let gone = layout.left_inode.len() + layout.left_block.len();
-        body.tally.values += layout.added.len() as i64 - gone as i64;
+        body.tally.values += i64::from(count32(layout.added.len())) - i64::from(count32(gone));
         drop(values);
         let Some(new) = &layout.area else {
             return Ok(());
@@ -473,7 +474,7 @@ impl InodeStore {
                 // What is left belongs to those who share the block.
                 let values = ValueRef::all(&stored.all()?);
                 body.add_blocks(-self.values_charge(&values))?;
-                body.tally.values -= values.len() as i64;
+                body.tally.values -= i64::from(count32(values.len()));
             }
             self.xattr_leave(h, body)?;
             return self.store_inode(h, inode, body);

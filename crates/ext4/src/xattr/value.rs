@@ -31,6 +31,7 @@ use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody, InodeStore};
 use crate::space::credits::{NEW_INODE, ORPHAN, WRITE_INODE};
 use crate::types::Ino;
+use stetfs_ondisk::num::count32;
 
 /// Credits to give a value inode a reference, or to take one.
 pub(super) const REFERENCE: Credits = ORPHAN + WRITE_INODE;
@@ -286,7 +287,7 @@ impl InodeStore {
             return Ok(0);
         }
         let stored = self.xattr_load(inode, body)?;
-        Ok(ValueRef::all(&stored.all()?).len() as i64)
+        Ok(i64::from(count32(ValueRef::all(&stored.all()?).len())))
     }
 
     /// Whether entries in the inode itself refer to values in other inodes.

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use stetfs_ondisk::num::to_usize;
+
 use super::overlay::runs_of;
 use super::price::Cost;
 use super::{AtomicGroup, Member};
@@ -137,7 +139,7 @@ impl AtomicGroup {
             .collect();
         let mut pages = Vec::with_capacity(new.len());
         for lblk in new {
-            let mut page = vec![0; size as usize].into_boxed_slice();
+            let mut page = vec![0; to_usize(size)].into_boxed_slice();
             if edges.contains(&u64::from(*lblk)) {
                 let at = u64::from(*lblk) * size;
                 self.read_below(member, at, &mut page)?;

@@ -13,6 +13,7 @@ use crate::fs::Fs;
 use crate::inode::InodeBody;
 use crate::space::credits;
 use crate::types::Ctx;
+use stetfs_ondisk::num::bounded32;
 
 /// Who takes what was promised before: nobody's limits are asked any more.
 const ROOT: Ctx = Ctx {
@@ -136,10 +137,10 @@ impl Fs {
             self.data.remove_range(h, inode, body, gap, Steps::Whole)?;
         }
         for run in overlay.kept_runs(&[]) {
-            let blocks = run.start as u32..run.end as u32;
+            let blocks = bounded32(run.start)..bounded32(run.end);
             let pages: Vec<&[u8]> = blocks.filter_map(|lblk| overlay.page(lblk)).collect();
             self.data
-                .write_whole(h, inode, body, run.start as u32, &pages.concat())?;
+                .write_whole(h, inode, body, bounded32(run.start), &pages.concat())?;
         }
         for placed in overlay.early_runs() {
             self.take_early(h, inode, body, placed)?;

@@ -13,6 +13,7 @@ use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};
 use crate::space::credits;
+use stetfs_ondisk::num::bounded32;
 
 use super::super::extents::edit_credits;
 use super::super::map::Mapping;
@@ -69,7 +70,7 @@ impl Fs {
             let mut at = run.start;
             while at < run.end {
                 let most = u32::try_from(run.end - at).unwrap_or(u32::MAX);
-                let found = self.data.map(inode, body, at as u32, most)?;
+                let found = self.data.map(inode, body, bounded32(at), most)?;
                 let (Mapping::Hole { len } | Mapping::Mapped { len, .. }) = found;
                 let end = at + u64::from(len);
                 match found {

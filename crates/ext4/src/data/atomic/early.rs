@@ -18,6 +18,7 @@ use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};
 use crate::types::{Ctx, Ino};
+use stetfs_ondisk::num::{bounded32, to_usize};
 
 /// What the commit takes when blocks were written early: of each file what is early, and the cost.
 type Fitting = (Vec<EarlySum>, Cost);
@@ -141,7 +142,7 @@ impl AtomicGroup {
                     let mut promise = self.fs.space.kept_promise(places.left);
                     promise.consumed(u64::from(place.len));
                     places.left = promise.keep();
-                    places.all.push((*ino, (at as u32, place)));
+                    places.all.push((*ino, (bounded32(at), place)));
                     goal = Some(place.end());
                     at += u64::from(place.len);
                 }
@@ -236,7 +237,7 @@ impl AtomicGroup {
             let Some(nr) = member.overlay.early(lblk) else {
                 continue;
             };
-            page.resize(size as usize, 0);
+            page.resize(to_usize(size), 0);
             self.fs.vol.cache.device().read(nr * size, &mut page)?;
             if let Some((part, at)) = member.overlay.part(lblk, &(offset..end))
                 && let Some(from) = page.get(part)

@@ -47,6 +47,7 @@ use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody, OpenRef};
 use crate::space::BlockRun;
 use crate::types::{Ctx, FileType, Ino};
+use stetfs_ondisk::num::to_usize;
 
 /// All groups may keep this part of the cache's bytes in memory.
 const SHARE: u64 = 4;
@@ -262,7 +263,7 @@ impl AtomicGroup {
         self.fs.vol.usable()?;
         let member = self.member(ino)?;
         let len = member.overlay.size().saturating_sub(offset);
-        let len = len.min(buf.len() as u64) as usize;
+        let len = to_usize(len.min(buf.len() as u64));
         let Some(buf) = buf.get_mut(..len).filter(|buf| !buf.is_empty()) else {
             return Ok(0);
         };
@@ -275,7 +276,7 @@ impl AtomicGroup {
     /// What of the file itself is seen from `offset` on.
     fn read_below(&self, member: &Member, offset: u64, buf: &mut [u8]) -> Result<()> {
         let shown = member.overlay.shown().saturating_sub(offset);
-        let shown = shown.min(buf.len() as u64) as usize;
+        let shown = to_usize(shown.min(buf.len() as u64));
         let (below, behind) = buf.split_at_mut(shown);
         behind.fill(0);
         if below.is_empty() {
@@ -301,7 +302,7 @@ impl AtomicGroup {
             let at = offset.checked_add(done as u64);
             let at = at.ok_or(FsError::Errno(libc::EFBIG))?;
             // Pieces end where blocks do.
-            let len = rest.len().min(piece - (at % block as u64) as usize);
+            let len = rest.len().min(piece - to_usize(at % block as u64));
             match self.write_piece(ctx, ino, at, rest.get(..len).unwrap_or(rest)) {
                 Ok(()) => done += len,
                 // A smaller one may fit beside what goes early.

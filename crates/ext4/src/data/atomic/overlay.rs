@@ -6,6 +6,7 @@ use std::ops::Range;
 use stetfs_journal::BlockNr;
 
 use crate::space::BlockRun;
+use stetfs_ondisk::num::to_usize;
 
 /// File blocks from one on, and the blocks of the volume that are to have their content.
 pub(super) type Placed = (u32, BlockRun);
@@ -189,8 +190,8 @@ impl Overlay {
         let base = u64::from(lblk) * self.block_size;
         let from = base.max(range.start);
         let to = (base + self.block_size).min(range.end);
-        let part = from.checked_sub(base)? as usize..to.checked_sub(base)? as usize;
-        (part.start < part.end).then_some((part, (from - range.start) as usize))
+        let part = to_usize(from.checked_sub(base)?)..to_usize(to.checked_sub(base)?);
+        (part.start < part.end).then_some((part, to_usize(from - range.start)))
     }
 
     /// Writes into blocks that are changed and in memory.

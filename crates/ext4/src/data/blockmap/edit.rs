@@ -10,6 +10,7 @@ use stetfs_ondisk::ext4::extent::Extent;
 use super::lookup::{Indirect, Path, Step, check_loop, damaged};
 use crate::data::mapping::{EditMap, Removed};
 use crate::error::{FsError, Result};
+use stetfs_ondisk::num::{bounded32, count32, to_usize};
 
 /// Changes the blocks of a map.
 pub(crate) trait IndirectMut: Indirect {
@@ -45,7 +46,7 @@ pub(super) enum Last {
 fn fill(bytes: &mut [u8], at: usize, run: &Extent) {
     for (i, nr) in (at..at + run.len as usize).zip(run.start..) {
         // Both were checked to fit.
-        let _ = set_pointer(bytes, i, nr as u32);
+        let _ = set_pointer(bytes, i, bounded32(nr));
     }
 }
 
@@ -77,7 +78,7 @@ impl<'a, N: IndirectMut> BlockMap<'a, N> {
             }
             check_loop(self.nodes, &path, nr, 1)?;
             let below = shape.span(levels - 1);
-            let at = ((block - first) / below) as usize;
+            let at = to_usize((block - first) / below);
             first += at as u64 * below;
             path.push(Step { nr, at });
             nr = self.nodes.read(nr, |bytes| u64::from(pointer(bytes, at)))?;
@@ -88,15 +89,17 @@ impl<'a, N: IndirectMut> BlockMap<'a, N> {
     /// Position of file block `block` in the indirect block that is `levels` above the data.
     fn position(&self, first: u64, block: u64, levels: u32) -> usize {
         let shape = self.nodes.shape();
-        ((block - first) / shape.span(levels - 1) % shape.per_block()) as usize
+        to_usize((block - first) / shape.span(levels - 1) % shape.per_block())
     }
 
     fn set(&mut self, place: Option<&Step>, index: usize, nr: BlockNr) -> Result<()> {
+        let number = u32::try_from(nr)
+            .map_err(|_| damaged(self.nodes, nr, "a block map cannot name this block"))?;
         let stored = match place {
-            None => set_pointer(self.root, index, nr as u32),
+            None => set_pointer(self.root, index, number),
             Some(step) => self
                 .nodes
-                .change(step.nr, |bytes| set_pointer(bytes, step.at, nr as u32))?,
+                .change(step.nr, |bytes| set_pointer(bytes, step.at, number))?,
         };
         stored.ok_or_else(|| damaged(self.nodes, nr, "an indirect block is too short"))
     }
@@ -154,9 +157,9 @@ impl<'a, N: IndirectMut> BlockMap<'a, N> {
         let shape = self.nodes.shape();
         check_loop(self.nodes, path, nr, 1)?;
         let below = shape.span(levels.saturating_sub(1));
-        let low = (range.start.saturating_sub(first) / below) as usize;
+        let low = to_usize(range.start.saturating_sub(first) / below);
         let high =
-            (range.end.saturating_sub(first).div_ceil(below)).min(shape.per_block()) as usize;
+            to_usize((range.end.saturating_sub(first).div_ceil(below)).min(shape.per_block()));
         path.push(Step { nr, at: 0 });
         let mut end = high;
         loop {
@@ -191,7 +194,7 @@ impl<'a, N: IndirectMut> BlockMap<'a, N> {
             if levels <= 1 {
                 let e = Extent {
                     block: u32::try_from(at).map_err(|_| FsError::Errno(libc::EFBIG))?,
-                    len: numbers.len() as u32,
+                    len: count32(numbers.len()),
                     start,
                     unwritten: false,
                 };
@@ -229,11 +232,11 @@ impl<'a, N: IndirectMut> BlockMap<'a, N> {
         let Some(last) = direct
             .clone()
             .rev()
-            .find(|i| pointer(self.root, *i as usize) != 0)
+            .find(|i| pointer(self.root, to_usize(*i)) != 0)
         else {
             return Ok(None);
         };
-        let number = |i: u64| pointer(self.root, i as usize);
+        let number = |i: u64| pointer(self.root, to_usize(i));
         let mut start = last;
         while start > direct.start
             && number(start - 1) != 0
@@ -242,12 +245,12 @@ impl<'a, N: IndirectMut> BlockMap<'a, N> {
             start -= 1;
         }
         let e = Extent {
-            block: start as u32,
-            len: (last + 1 - start) as u32,
+            block: bounded32(start),
+            len: bounded32(last + 1 - start),
             start: u64::from(number(start)),
             unwritten: false,
         };
-        let numbers = start as usize..last as usize + 1;
+        let numbers = to_usize(start)..to_usize(last) + 1;
         Ok(Some((numbers.start, Path::new(), Last::Run(e, numbers))))
     }
 

@@ -7,6 +7,7 @@ use stetfs_ondisk::ext4::extent::{Extent, LOGICAL_END};
 
 use crate::data::mapping::Found;
 use crate::error::{FsError, Result};
+use stetfs_ondisk::num::{count32, to_usize};
 
 /// Reads the blocks of a map.
 pub(crate) trait Indirect {
@@ -72,7 +73,7 @@ fn scan(bytes: &[u8], at: usize, end: usize, block: u32, max: u32) -> Found {
         .count();
     Found::Extent(Extent {
         block,
-        len: len as u32,
+        len: count32(len),
         start: u64::from(start),
         unwritten: false,
     })
@@ -101,14 +102,14 @@ pub(crate) fn find(map: &impl Indirect, root: &[u8], block: u32, max: u32) -> Re
         }
         check_loop(map, &path, nr, 1)?;
         let below = shape.span(levels - 1);
-        let at = ((u64::from(block) - first) / below) as usize;
+        let at = to_usize((u64::from(block) - first) / below);
         first += at as u64 * below;
         path.push(Step { nr, at });
         let look = map.read(nr, |bytes| {
             if levels > 1 {
                 Look::Down(u64::from(pointer(bytes, at)))
             } else {
-                Look::Done(scan(bytes, at, shape.per_block() as usize, block, max))
+                Look::Done(scan(bytes, at, to_usize(shape.per_block()), block, max))
             }
         })?;
         match look {

@@ -5,6 +5,7 @@ use std::ops::Range;
 use stetfs_ondisk::ext4::extent::{Extent, NodeMut};
 
 use crate::error::Result;
+use stetfs_ondisk::num::bounded32;
 
 /// The part of `e` inside `range` of file blocks, if any.
 pub(crate) fn cut(e: &Extent, range: &Range<u64>) -> Option<Extent> {
@@ -13,8 +14,8 @@ pub(crate) fn cut(e: &Extent, range: &Range<u64>) -> Option<Extent> {
     let to = e.logical_end().min(range.end);
     (from < to).then(|| Extent {
         // Both lie inside this extent, so they fit.
-        block: from as u32,
-        len: (to - from) as u32,
+        block: bounded32(from),
+        len: bounded32(to - from),
         start: e.start + (from - first),
         unwritten: e.unwritten,
     })

@@ -15,6 +15,7 @@ use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody, without_suidgid};
 use crate::space::{Reservation, credits};
+use stetfs_ondisk::num::{bounded32, count32, to_usize};
 
 /// What writing a chunk comes to.
 struct Plan {
@@ -171,18 +172,18 @@ impl Fs {
             .iter()
             .try_for_each(|run| self.data.put_segment(&mut pages, chunk, run, end));
         pages.done(chunk.inode);
-        put.map(|()| (end - chunk.offset) as usize)
+        put.map(|()| to_usize(end - chunk.offset))
     }
 
     /// Credits that a chunk begins with, and for how many new runs they are: none if they may not
     /// be enough for all.
     fn chunk_credits(&self, chunk: &Chunk<'_>, plan: &Plan, body: &InodeBody) -> (Credits, u32) {
         let new = plan.segments.iter().filter(|s| s.written().is_none());
-        let runs = (new.count() as Credits).saturating_add(SPARE_RUNS);
+        let runs = count32(new.count()).saturating_add(SPARE_RUNS);
         let lost = plan.lost.as_ref().map_or(0, |l| l.capability.credits());
         let mut need = credits::WRITE_INODE + lost;
         if chunk.journaled {
-            need += plan.block_count() as Credits + 1;
+            need += bounded32(plan.block_count()) + 1;
         }
         if plan.fresh {
             need = need.saturating_add(self.data.runs_credits(body, runs));
@@ -225,7 +226,7 @@ impl Fs {
             return self.inodes.write_inode(h, inode, body);
         }
         self.inodes.write_inode_data(h, inode, body)?;
-        let (first, count) = (plan.blocks.start as u32, plan.block_count() as u32);
+        let (first, count) = (bounded32(plan.blocks.start), bounded32(plan.block_count()));
         self.inodes.note_blocks(h, inode, first, count);
         Ok(())
     }

@@ -9,6 +9,7 @@ use crate::data::DataStore;
 use crate::data::map::Mapping;
 use crate::error::{FsError, Result};
 use crate::inode::{Inode, InodeBody};
+use stetfs_ondisk::num::bounded32;
 
 /// A run of file blocks of one kind.
 #[derive(Clone, Copy, Debug)]
@@ -70,12 +71,7 @@ impl DataStore {
         let mut at = blocks.start;
         while at < blocks.end {
             let lblk = u32::try_from(at).map_err(|_| FsError::Errno(libc::EFBIG))?;
-            let (len, kind) = match self.map(
-                inode,
-                body,
-                lblk,
-                (blocks.end - at).min(u64::from(u32::MAX)) as u32,
-            )? {
+            let (len, kind) = match self.map(inode, body, lblk, bounded32(blocks.end - at))? {
                 Mapping::Hole { len } => (len, Kind::Hole),
                 Mapping::Mapped {
                     start,

@@ -9,6 +9,7 @@ use crate::data::pages::Pages;
 use crate::error::{FsError, Result};
 use crate::inode::InodeBody;
 use crate::space::{AllocFor, Reservation, credits};
+use stetfs_ondisk::num::{bounded32, to_usize};
 
 /// Writes one chunk within a handle.
 pub(super) struct Writer<'a> {
@@ -40,12 +41,12 @@ impl Writer<'_> {
                 let mut part = match self.map_part(body, &rest) {
                     Ok(Some(part)) => part,
                     Ok(None) if upto > self.chunk.offset => {
-                        return Ok((upto - self.chunk.offset) as usize);
+                        return Ok(to_usize(upto - self.chunk.offset));
                     }
                     Ok(None) => return Err(FsError::Errno(libc::ENOSPC)),
                     // Space or the like; what is written so far stands.
                     Err(FsError::Errno(_)) if upto > self.chunk.offset => {
-                        return Ok((upto - self.chunk.offset) as usize);
+                        return Ok(to_usize(upto - self.chunk.offset));
                     }
                     Err(e) => return Err(e),
                 };
@@ -63,7 +64,7 @@ impl Writer<'_> {
                     .max(upto);
             }
         }
-        Ok((upto - self.chunk.offset) as usize)
+        Ok(to_usize(upto - self.chunk.offset))
     }
 
     /// Maps the beginning of a segment so that it may be written: what is new comes back as
@@ -82,7 +83,7 @@ impl Writer<'_> {
                     .store
                     .edit_map(self.h, inode, body, |map| map.convert_first(&range, false))?;
                 Ok(Some(Mapped {
-                    len: (upto - range.start) as u32,
+                    len: bounded32(upto - range.start),
                     ..rest.mapped(start, true)
                 }))
             }
@@ -103,7 +104,7 @@ impl Writer<'_> {
                 };
                 self.store
                     .map_new(self.h, inode, body, rest.lblk, &space, false)?;
-                let clusters = space.taken() as u64 / u64::from(self.store.vol.geo.ratio());
+                let clusters = space.taken().unsigned_abs() / u64::from(self.store.vol.geo.ratio());
                 self.promised -= clusters.min(self.promised);
                 if let Some(promise) = &mut self.promise {
                     promise.consumed(clusters);
@@ -128,7 +129,7 @@ impl Writer<'_> {
         if self.chunk.journaled {
             // The rest of the data has its credits already, and must keep them.
             let end = self.end.div_ceil(u64::from(self.store.vol.geo.block_size));
-            need += end.saturating_sub(u64::from(lblk)) as Credits;
+            need += bounded32(end.saturating_sub(u64::from(lblk)));
         }
         let left = self.h.credits_left();
         Ok(left >= need || self.h.extend(need - left)?)

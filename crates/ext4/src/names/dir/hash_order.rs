@@ -7,6 +7,7 @@
 //! another entry with the same 51 bits comes or goes.
 
 use stetfs_ondisk::ext4::checksum::ext4_crc32c;
+use stetfs_ondisk::num::low32;
 
 const ORDINAL_BITS: u32 = 12;
 const LAST_ORDINAL: u64 = (1 << ORDINAL_BITS) - 1;
@@ -61,7 +62,7 @@ impl Place {
     }
 
     fn of_name(hash: u32, name: &[u8]) -> Place {
-        let second = ext4_crc32c(!0, name) & !(LAST_ORDINAL as u32);
+        let second = ext4_crc32c(!0, name) & !low32(LAST_ORDINAL);
         Place(Place::of_hash(hash).0 | u64::from(second))
     }
 

@@ -14,6 +14,7 @@ use crate::error::{FsError, Result};
 use crate::inode::{Inode, InodeBody};
 use crate::names::Namespace;
 use crate::verified;
+use stetfs_ondisk::num::count32;
 
 /// What an index block is called in errors.
 const INDEX: &str = "directory index";
@@ -262,9 +263,9 @@ impl Namespace {
         if full == path.frames.len() && full > usize::from(format.index.max_levels) {
             return Err(FsError::Errno(libc::ENOSPC));
         }
-        let new_blocks = 1 + full as u32;
+        let new_blocks = 1 + count32(full);
         self.dir_check_growth(body, new_blocks)?;
-        let changed_blocks = 1 + path.frames.len() as u32;
+        let changed_blocks = 1 + count32(path.frames.len());
         Ok(Plan {
             place: Place::Split { path, leaf },
             new_blocks,
