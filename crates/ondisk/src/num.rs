@@ -1,0 +1,97 @@
+//! Numbers of another width: the only place where one may lose bits, each way with its reason.
+//!
+//! Everywhere else the crates above deny `as` where it may change a number. What a disk or a
+//! caller decides goes through `try_from`, with an error; what only becomes wider, through `from`.
+#![allow(clippy::cast_possible_truncation, clippy::cast_precision_loss)]
+
+const _: () = assert!(usize::BITS == 64, "lengths and offsets are of 64 bits");
+
+/// A 64-bit number as a length or a place in memory, which are as wide.
+#[must_use]
+pub const fn to_usize(n: u64) -> usize {
+    n as usize
+}
+
+/// The low half of a number that the format splits, or that is wrapped as a `tid` is.
+#[must_use]
+pub const fn low32(n: u64) -> u32 {
+    n as u32
+}
+
+/// The high half of a number that the format splits.
+#[must_use]
+pub const fn high32(n: u64) -> u32 {
+    (n >> 32) as u32
+}
+
+/// Like [`low32`], of a 32-bit number. Of 48 bits, the high 16 are `low16(high32(n))`.
+#[must_use]
+pub const fn low16(n: u32) -> u16 {
+    n as u16
+}
+
+/// Like [`high32`], of a 32-bit number.
+#[must_use]
+pub const fn high16(n: u32) -> u16 {
+    (n >> 16) as u16
+}
+
+/// How many of something in memory there are, for a field of 32 bits. What fills it keeps to a
+/// limit far below; past it all bits are set, which contradicts what follows the field, where a
+/// number cut short might pass for a true one.
+#[must_use]
+pub const fn count32(n: usize) -> u32 {
+    if n > u32::MAX as usize {
+        u32::MAX
+    } else {
+        n as u32
+    }
+}
+
+/// [`count32`], for a field of 16 bits.
+#[must_use]
+pub const fn count16(n: usize) -> u16 {
+    if n > u16::MAX as usize {
+        u16::MAX
+    } else {
+        n as u16
+    }
+}
+
+/// A number as a measure, for means and shares; exact up to 2⁵³.
+#[must_use]
+pub const fn approx(n: u64) -> f64 {
+    n as f64
+}
+
+/// A byte as a signed `char` widens it.
+#[must_use]
+pub const fn sign_extended(byte: u8) -> u32 {
+    (byte.cast_signed() as i32).cast_unsigned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halves_make_the_whole() {
+        let n = 0x0123_4567_89ab_cdef;
+        assert_eq!((high32(n), low32(n)), (0x0123_4567, 0x89ab_cdef));
+        assert_eq!((high16(low32(n)), low16(low32(n))), (0x89ab, 0xcdef));
+        assert_eq!(to_usize(n), 0x0123_4567_89ab_cdef);
+    }
+
+    #[test]
+    fn a_count_is_never_cut_short() {
+        assert_eq!((count16(0xffff), count16(0x1_0000)), (0xffff, 0xffff));
+        assert_eq!(count32(0xffff_ffff), u32::MAX);
+        assert_eq!(count32(0x1_0000_0001), u32::MAX);
+    }
+
+    #[test]
+    fn a_signed_char_keeps_its_sign() {
+        assert_eq!(sign_extended(0x7f), 0x7f);
+        assert_eq!(sign_extended(0x80), 0xffff_ff80);
+    }
+}
