@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 
+use stetfs_ondisk::num::count32;
 use stetfs_sync::Held;
 
 use crate::engine::{Inner, Journal, Shared};
@@ -217,7 +218,7 @@ impl<'j> Handle<'j> {
     /// the end. None of fewer groups than lanes.
     pub fn part_of(&self, groups: u32) -> Option<Range<u32>> {
         let inner = self.inner();
-        let lanes = inner.lanes.len() as u32;
+        let lanes = count32(inner.lanes.len());
         let each = groups.checked_div(lanes).filter(|each| *each > 0)?;
         if lanes == 1 || !inner.ordering.keeps_apart() {
             return None;

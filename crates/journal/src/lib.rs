@@ -6,7 +6,24 @@
 //! `engine/checkpoint`, `recovery`.
 
 #![deny(unsafe_code)]
-#![cfg_attr(test, allow(clippy::unwrap_used))]
+#![deny(
+    clippy::cast_lossless,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss
+)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::cast_lossless,
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_precision_loss,
+        clippy::cast_sign_loss,
+        clippy::unwrap_used
+    )
+)]
 
 pub mod compose;
 mod damage;

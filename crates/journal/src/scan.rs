@@ -1,5 +1,6 @@
 //! What each lane of a log holds, read by several threads.
 
+use stetfs_ondisk::num::to_usize;
 use stetfs_sync::plain::{
     Mutex,
     atomic::{AtomicU64, Ordering},
@@ -38,7 +39,7 @@ pub(crate) fn scan(scheme: &Scheme, progress: &mut dyn FnMut(u64, u64)) -> Resul
             scope.spawn(move || {
                 stetfs_sync::run_anywhere();
                 loop {
-                    let at = next.fetch_add(1, Ordering::Relaxed) as usize;
+                    let at = to_usize(next.fetch_add(1, Ordering::Relaxed));
                     let Some(medium) = scheme.media.get(at) else {
                         return;
                     };

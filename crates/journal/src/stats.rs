@@ -1,6 +1,7 @@
 //! Counters of a journal.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use stetfs_block::{Histogram, Latency};
 use stetfs_sync::plain::Instant;
@@ -117,8 +118,18 @@ impl Times {
 }
 
 /// Adds the nanoseconds since `begun`.
-pub(crate) fn add_time(nanos: &AtomicU64, begun: Instant) {
-    bump(nanos, begun.elapsed().as_nanos() as u64);
+pub(crate) fn add_time(counter: &AtomicU64, begun: Instant) {
+    bump(counter, nanos(begun.elapsed()));
+}
+
+/// A time in nanoseconds; all bits set for the half millennium and more that they cannot count.
+pub(crate) fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// [`nanos`], in microseconds.
+pub(crate) fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 pub(crate) fn bump(counter: &AtomicU64, by: u64) {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use stetfs_ondisk::num::{count16, count32, to_usize};
 use stetfs_sync::plain::{Instant, atomic::Ordering};
 
 use super::Inner;
@@ -64,7 +65,7 @@ impl Inner {
         if self.lanes.is_empty() {
             return Err(JournalError::ReadOnly);
         }
-        let mut lane = Lane(self.ordering.lane().0 % self.lanes.len() as u16);
+        let mut lane = Lane(self.ordering.lane().0 % count16(self.lanes.len()));
         if u64::from(need) > self.max_tx(lane.0) {
             // None is wider than the first (stet/cut.rs). Lanes share blocks, whoever is in them
             // (tx.T4).
@@ -73,7 +74,7 @@ impl Inner {
             if u64::from(need) > max {
                 return Err(JournalError::TooLarge {
                     need,
-                    max: max as u32,
+                    max: count32(to_usize(max)),
                 });
             }
         }

@@ -17,7 +17,7 @@ use crate::edges::{front, valid_fronts};
 use crate::error::{JournalError, Result};
 use crate::ids::{CommitPoint, Ino, Lane, Stamp, TxId};
 use crate::policy::{Encoded, HomeImage, LogTail, Medium};
-use crate::stats::bump;
+use crate::stats::{bump, micros};
 use crate::tx::{AfterCommit, Phase, Snapshot, Tx, TxRest};
 
 /// A snapshot on its way into the log.
@@ -117,7 +117,7 @@ impl Inner {
         }
         bump(&self.counters.commits, group.len() as u64);
         let took = started.elapsed();
-        bump(&self.counters.commit_micros, took.as_micros() as u64);
+        bump(&self.counters.commit_micros, micros(took));
         self.times.commit.add(took);
         Ok(true)
     }
@@ -424,10 +424,7 @@ impl Inner {
         bump(&self.counters.chunks_raw, packing.raw);
         bump(&self.counters.chunks_lz4, packing.lz4);
         bump(&self.counters.chunks_zstd, packing.zstd);
-        bump(
-            &self.counters.packing_micros,
-            packing.time.as_micros() as u64,
-        );
+        bump(&self.counters.packing_micros, micros(packing.time));
 
         let homes = snapshot.images.iter().map(|i| i.nr).collect();
         let images = snapshot

@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock, Weak};
 
 use stetfs_block::WriteList;
+use stetfs_ondisk::num::{count32, to_usize};
 use stetfs_sync::plain::{
     Condvar, Mutex,
     atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
@@ -178,7 +179,7 @@ impl Journal {
     pub fn read_only(cache: Arc<Cache>) -> Result<Arc<Journal>> {
         let codec = crate::jbd2::Jbd2Codec {
             config: stetfs_ondisk::jbd2::Config {
-                block_size: cache.block_size() as u32,
+                block_size: count32(cache.block_size()),
                 wide: true,
                 csum: stetfs_ondisk::jbd2::superblock::Csum::None,
                 seed: 0,
@@ -226,7 +227,7 @@ impl Journal {
 
     /// The most credits one handle can have, in blocks.
     pub fn max_credits(&self) -> Credits {
-        (self.inner.max_tx(0) as Credits).saturating_sub(self.inner.margin())
+        count32(to_usize(self.inner.max_tx(0))).saturating_sub(self.inner.margin())
     }
 
     /// From now on every handle may change `margin` blocks more than it asks for, which its

@@ -11,6 +11,7 @@ use stetfs_sync::plain::{
 
 use super::Inner;
 use super::lane::LaneState;
+use crate::stats::nanos;
 
 /// What a checkpoint that nobody waits for takes at most, about.
 const SPREAD: Duration = Duration::from_secs(4);
@@ -30,7 +31,7 @@ pub(crate) struct SyncTime(AtomicU64);
 impl SyncTime {
     pub(crate) fn add(&self, took: Duration) {
         let mean = self.0.load(Ordering::Relaxed);
-        let took = took.as_nanos() as u64;
+        let took = nanos(took);
         let mean = if mean == 0 {
             took
         } else {

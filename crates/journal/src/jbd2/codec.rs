@@ -6,10 +6,11 @@ use stetfs_cache::{Page, PageRef};
 use stetfs_ondisk::OnDiskError;
 use stetfs_ondisk::jbd2::descriptor::{FLAG_ESCAPE, image_checksum, tags_per_block};
 use stetfs_ondisk::jbd2::{Config, MAGIC};
+use stetfs_ondisk::num::low32;
 
 use crate::engine::Canary;
 use crate::error::Result;
-use crate::ids::TxId;
+use crate::ids::{BlockNr, TxId};
 use crate::policy::ImageRef;
 
 /// jbd2's format under a given configuration.
@@ -49,8 +50,20 @@ impl Jbd2Codec {
             || image_checksum(&self.config, tid, stored) == check
     }
 
+    /// Fails unless a tag or a revoke entry has room for all these block numbers.
+    pub(super) fn check_width(&self, mut blocks: impl Iterator<Item = BlockNr>) -> Result<()> {
+        let is_wide = |nr: &BlockNr| !self.config.wide && *nr > u64::from(u32::MAX);
+        match blocks.find(is_wide) {
+            Some(nr) => Err(OnDiskError::Unsupported {
+                feature: format!("block {nr} in a journal with 32-bit block numbers"),
+            }
+            .into()),
+            None => Ok(()),
+        }
+    }
+
     pub(super) fn restore(&self, tx: TxId, image: &ImageRef, stored: PageRef) -> Result<PageRef> {
-        if !self.image_matches(tx.seq as u32, image.check, &stored) {
+        if !self.image_matches(low32(tx.seq), image.check, &stored) {
             return Err(OnDiskError::Corrupt {
                 what: "journal image",
                 detail: format!(

@@ -10,6 +10,7 @@
 use stetfs_cache::PageRef;
 use stetfs_ondisk::OnDiskError;
 use stetfs_ondisk::jbd2::fast_commit::{End, FastCommit, Scanner};
+use stetfs_ondisk::num::low32;
 
 use super::log::Jbd2Log;
 use super::walk::{Record, RecordKind, walk};
@@ -29,7 +30,7 @@ impl Jbd2Log {
     /// The device's; `Unsupported` for features of later writers.
     pub(crate) fn fast_commits(&self, seq: u64) -> Result<(Vec<FastCommit>, End)> {
         let unproven = self.canary().fast_unproven;
-        let mut scanner = Scanner::new(seq as u32).unproven(unproven);
+        let mut scanner = Scanner::new(low32(seq)).unproven(unproven);
         if self.is_dirty() {
             let area = self.superblock().fc_area();
             for at in area.clone().step_by(WINDOW as usize) {

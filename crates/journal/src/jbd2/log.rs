@@ -43,7 +43,7 @@ pub struct LogSummary {
     /// Tid of the oldest (or next) transaction.
     pub sequence: u32,
     /// Log block where it starts; 0: empty.
-    pub start: u32,
+    pub start: u64,
     /// Features by name.
     pub features: String,
     /// Error the last mount left.
@@ -86,9 +86,9 @@ impl Jbd2Log {
                 u64::from(self.sb.ring_end()),
             ),
             sequence: self.sb.s_sequence.get(),
-            start: self.sb.s_start.get(),
+            start: self.sb.s_start.get().into(),
             features: self.sb.feature_names(),
-            errno: self.sb.s_errno.get() as i32,
+            errno: self.sb.s_errno.get().cast_signed(),
             fc_blocks: self.sb.fc_blocks(),
             uuid: self.sb.s_uuid,
             users: self.sb.users(),

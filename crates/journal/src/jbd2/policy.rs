@@ -3,10 +3,10 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use stetfs_cache::PageRef;
-use stetfs_ondisk::OnDiskError;
 use stetfs_ondisk::jbd2::commit::TransactionSum;
 use stetfs_ondisk::jbd2::descriptor::{FLAG_ESCAPE, Tag, image_checksum};
 use stetfs_ondisk::jbd2::{commit, descriptor, revoke};
+use stetfs_ondisk::num::{count32, low32, to_usize};
 
 use super::codec::Jbd2Codec;
 use super::collect;
@@ -23,11 +23,17 @@ impl Codec for Jbd2Codec {
     }
 
     fn encode(&self, tx: &Snapshot, _: &mut Early<'_>) -> Result<Encoded> {
-        let tid = tx.id.seq as u32;
+        let named = tx
+            .images
+            .iter()
+            .map(|i| i.nr)
+            .chain(tx.revokes.iter().copied());
+        self.check_width(named)?;
+        let tid = low32(tx.id.seq);
         let size = self.config.block_size;
-        let mut body = Vec::with_capacity(
-            self.bound(tx.images.len() as u64, tx.revokes.len() as u64) as usize,
-        );
+        let mut body = Vec::with_capacity(to_usize(
+            self.bound(tx.images.len() as u64, tx.revokes.len() as u64),
+        ));
         let mut verbatim = Vec::with_capacity(tx.images.len());
         let mut sum = TransactionSum::default();
         let mut revokes = &tx.revokes[..];
@@ -38,19 +44,10 @@ impl Codec for Jbd2Codec {
             }));
             revokes = revokes.get(taken.max(1)..).unwrap_or(&[]);
         }
-        for images in tx.images.chunks(self.tags_per_block() as usize) {
+        for images in tx.images.chunks(to_usize(self.tags_per_block())) {
             let mut tags = Vec::with_capacity(images.len());
             let mut stored = Vec::with_capacity(images.len());
             for image in images {
-                if !self.config.wide && image.nr > u64::from(u32::MAX) {
-                    return Err(OnDiskError::Unsupported {
-                        feature: format!(
-                            "block {} in a journal with 32-bit block numbers",
-                            image.nr
-                        ),
-                    }
-                    .into());
-                }
                 let (page, escaped) = Self::stored(&image.page);
                 let checksum = image_checksum(&self.config, tid, &page);
                 tags.push(Tag {
@@ -70,7 +67,7 @@ impl Codec for Jbd2Codec {
             body.push(head);
             for (page, escaped) in stored {
                 sum.add(&self.config, &page);
-                verbatim.push((!escaped).then_some(body.len() as u32));
+                verbatim.push((!escaped).then_some(count32(body.len())));
                 body.push(page);
             }
         }
@@ -128,5 +125,48 @@ impl Codec for Jbd2Codec {
             rest = rest.get(run..).unwrap_or(&[]);
         }
         Ok(out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Canary;
+    use crate::ids::{CommitPoint, Lane};
+    use stetfs_ondisk::jbd2::superblock::{Config, Csum};
+
+    fn revoked(wide: bool, revokes: Vec<u64>) -> Result<Encoded> {
+        let codec = Jbd2Codec {
+            config: Config {
+                block_size: 1024,
+                wide,
+                csum: Csum::None,
+                seed: 0,
+            },
+            uuid: [0; 16],
+            async_commit: false,
+            canary: Canary::default(),
+        };
+        let tx = Snapshot {
+            id: TxId {
+                lane: Lane(0),
+                seq: 1,
+            },
+            stamp: 1,
+            floor: 0,
+            images: Vec::new(),
+            revokes,
+            edges: CommitPoint::none(),
+        };
+        codec.encode(&tx, &mut |_, _| Ok(()))
+    }
+
+    /// Cut to 32 bits it would void the images of another block.
+    #[test]
+    fn a_revoked_block_is_never_cut_to_another_one() {
+        assert!(revoked(false, vec![7, u32::MAX.into()]).is_ok());
+        assert!(revoked(true, vec![7, 7 << 32]).is_ok());
+        let e = revoked(false, vec![7, 7 << 32]).err().unwrap();
+        assert!(e.to_string().contains("block 30064771072"), "{e}");
     }
 }

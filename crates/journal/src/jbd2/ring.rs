@@ -5,6 +5,7 @@ use std::sync::Arc;
 use stetfs_block::{BlockDevice, Write, WriteList};
 use stetfs_cache::{Page, PageRef};
 use stetfs_ondisk::jbd2::JournalSuperblock;
+use stetfs_ondisk::num::low32;
 use stetfs_sync::plain::Mutex;
 use zerocopy::IntoBytes;
 
@@ -137,9 +138,7 @@ impl Medium for Jbd2Ring {
     fn set_tail(&self, tail: LogTail, barrier: bool) -> Result<()> {
         let mut state = self.state.lock();
         let mut sb = state.sb;
-        // jbd2's tid is the sequence's low half.
-        sb.s_sequence = (tail.seq as u32).into();
-        sb.s_start = (tail.at.unwrap_or(0) as u32).into();
+        put_tail(&mut sb, tail);
         Self::write_superblock(&self.area, &mut sb, barrier)?;
         state.sb = sb;
         state.tail = tail;
@@ -148,8 +147,7 @@ impl Medium for Jbd2Ring {
 
     fn note_tail(&self, tail: LogTail) {
         let mut state = self.state.lock();
-        state.sb.s_sequence = (tail.seq as u32).into();
-        state.sb.s_start = (tail.at.unwrap_or(0) as u32).into();
+        put_tail(&mut state.sb, tail);
         state.tail = tail;
     }
 
@@ -160,6 +158,13 @@ impl Medium for Jbd2Ring {
     fn read(&self, at: u64, count: u64) -> Result<Vec<PageRef>> {
         self.area.read((0..count).map(|i| self.advance(at, i)))
     }
+}
+
+/// Says where the log begins: in 32 bits, as many as the superblock's `s_maxlen` has. jbd2's tid is
+/// the sequence's low half.
+fn put_tail(sb: &mut JournalSuperblock, tail: LogTail) {
+    sb.s_sequence = low32(tail.seq).into();
+    sb.s_start = low32(tail.at.unwrap_or(0)).into();
 }
 
 /// A zeroed page filled in by `fill`.

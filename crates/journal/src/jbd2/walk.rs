@@ -9,6 +9,7 @@ use stetfs_ondisk::jbd2::descriptor::{self, Tag};
 use stetfs_ondisk::jbd2::fast_commit::Change;
 use stetfs_ondisk::jbd2::superblock::Csum;
 use stetfs_ondisk::jbd2::{BlockType, commit, revoke};
+use stetfs_ondisk::num::{low32, to_usize};
 use stetfs_ondisk::stet::record::FileRecord;
 
 use super::codec::Jbd2Codec;
@@ -119,7 +120,7 @@ impl Reader<'_> {
                 .read(self.log.advance(self.start, distance), count)?;
             self.base = distance;
         }
-        Ok(self.window.get((distance - self.base) as usize).cloned())
+        Ok(self.window.get(to_usize(distance - self.base)).cloned())
     }
 }
 
@@ -136,7 +137,7 @@ pub fn walk(
     progress: &mut dyn FnMut(u64, u64),
     visit: &mut dyn FnMut(Record) -> Result<()>,
 ) -> Result<()> {
-    let tid = tail.seq as u32;
+    let tid = low32(tail.seq);
     let Some(start) = tail.at else {
         return visit(end(log.first(), tid, "the log is empty".into()));
     };
@@ -381,7 +382,7 @@ fn committed_behind(
     }
     let next = tid.wrapping_add(1);
     // The smallest tag has 8 bytes.
-    let most_images = codec.config.block_size as u64 / 8;
+    let most_images = u64::from(codec.config.block_size) / 8;
     let mut end = distance + most_images;
     while distance <= end
         && let Some(block) = reader.get(distance)?

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use stetfs_ondisk::num::to_usize;
 use stetfs_sync::plain::{
     Mutex,
     atomic::{AtomicU64, Ordering},
@@ -135,14 +136,14 @@ impl RecordLane {
     pub(crate) fn settle(&self, seq: u64) {
         let mut s = self.state.lock();
         let first = s.seq - s.live.len() as u64;
-        if let Some(live) = s.live.get_mut(seq.saturating_sub(first) as usize) {
+        if let Some(live) = s.live.get_mut(to_usize(seq.saturating_sub(first))) {
             live.done = true;
         }
-        let from = (s.settled + 1).saturating_sub(first) as usize;
+        let from = to_usize((s.settled + 1).saturating_sub(first));
         let done = s.live.iter().skip(from).take_while(|l| l.done).count() as u64;
         s.settled = s.settled.max(first + from as u64 + done - 1);
         let newest = s.settled.checked_sub(first);
-        if let Some(newest) = newest.and_then(|i| s.live.get(i as usize)) {
+        if let Some(newest) = newest.and_then(|i| s.live.get(to_usize(i))) {
             self.durable.store(newest.stamp, Ordering::Release);
         }
     }

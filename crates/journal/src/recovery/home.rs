@@ -2,6 +2,7 @@
 
 use stetfs_block::BlockDevice;
 use stetfs_cache::PageRef;
+use stetfs_ondisk::num::to_usize;
 
 use super::report::{RecoveryOptions, RecoveryReport};
 use crate::engine::no_lane;
@@ -34,7 +35,7 @@ pub(super) fn bring_home(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<()> {
     let count = images.len() as u64;
-    let per_batch = (BATCH / block).max(1) as usize;
+    let per_batch = to_usize(BATCH / block).max(1);
     let standing = |(nr, chosen): &(BlockNr, Chosen)| Standing {
         nr: *nr,
         place: chosen.image.place,

@@ -277,12 +277,11 @@ fn behind(medium: &dyn Medium, scan: &Scan) -> LogTail {
 
 /// Up to where each lane is valid, and what is not.
 fn fronts(scans: &[Scan]) -> (Fronts, Vec<Dropped>) {
-    let durable: HashMap<Lane, Vec<(u64, CommitPoint)>> = scans
-        .iter()
-        .enumerate()
-        .map(|(i, scan)| {
+    let lanes = || (0..).map(Lane).zip(scans);
+    let durable: HashMap<Lane, Vec<(u64, CommitPoint)>> = lanes()
+        .map(|(lane, scan)| {
             (
-                Lane(i as u16),
+                lane,
                 scan.txs
                     .iter()
                     .map(|t| (t.id.seq, t.edges.clone()))
@@ -291,12 +290,10 @@ fn fronts(scans: &[Scan]) -> (Fronts, Vec<Dropped>) {
         })
         .collect();
     // What left the log was valid: an edge to it holds.
-    let valid = scans
-        .iter()
-        .enumerate()
-        .map(|(i, scan)| {
+    let valid = lanes()
+        .map(|(lane, scan)| {
             let oldest = scan.txs.first().map_or(scan.next_seq, |t| t.id.seq);
-            (Lane(i as u16), oldest.saturating_sub(1))
+            (lane, oldest.saturating_sub(1))
         })
         .collect();
     let fronts = valid_fronts(&valid, &durable);
@@ -334,8 +331,7 @@ fn choose(
 ) -> Result<BTreeMap<BlockNr, Chosen>> {
     let mut chosen: BTreeMap<BlockNr, Chosen> = BTreeMap::new();
     let mut revokes: Vec<(Stamp, &[BlockNr])> = Vec::new();
-    for (i, scan) in scans.iter_mut().enumerate() {
-        let lane = Lane(i as u16);
+    for (lane, scan) in (0..).map(Lane).zip(scans) {
         let front = front(fronts, lane)?;
         let count = scan.txs.len();
         let valid = scan.txs.iter_mut().filter(|t| t.id.seq <= front);

@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use stetfs_block::BlockDevice;
 use stetfs_cache::{Page, PageRef};
+use stetfs_ondisk::num::{count32, to_usize};
 use stetfs_ondisk::stet::changes::{
     CHANGES_HEAD, ChangesHead, IMAGE_BYTES, RUN_BYTES, contents, image, put_image, put_revoke,
 };
 use stetfs_ondisk::stet::checksum;
 
 use super::log::{ChangesLog, Next, UNIT};
-use crate::error::{JournalError, Result};
+use crate::error::{JournalError, Result, lost};
 use crate::ids::{CommitPoint, Lane, TxId};
 use crate::policy::{
     Codec, Early, Encoded, EndReason, ImageRef, LogTail, Medium, Scan, ScannedTx, Touched, WORD,
@@ -75,13 +76,19 @@ impl ChangesCodec {
         };
         let at = head.at / UNIT;
         let images = images.into_iter().map(|(nr, byte)| {
+            let far = |_| {
+                lost(format!(
+                    "image of block {nr} at byte {byte} of transaction {}",
+                    head.seq
+                ))
+            };
             let image = ImageRef {
                 at,
-                flags: byte as u32,
+                flags: u32::try_from(byte).map_err(far)?,
                 check: 0,
                 place: None,
             };
-            (nr, image)
+            Ok((nr, image))
         });
         Ok(Some(ScannedTx {
             id: TxId {
@@ -91,7 +98,7 @@ impl ChangesCodec {
             stamp: head.stamp,
             floor: head.floor,
             edges: CommitPoint::none(),
-            images: images.collect(),
+            images: images.collect::<Result<_>>()?,
             revokes,
             at,
             blocks: head.lines().unwrap_or(0),
@@ -146,13 +153,13 @@ impl Codec for ChangesCodec {
             at: 0,
             rest_sum: checksum(&rest),
             rest_bytes: rest.len() as u64,
-            images: tx.images.len() as u32,
-            revokes: tx.revokes.len() as u32,
+            images: count32(tx.images.len()),
+            revokes: count32(tx.revokes.len()),
         };
         let mut bytes = head.encode().0.to_vec();
         bytes.append(&mut rest);
         let units = (bytes.len() as u64).div_ceil(UNIT);
-        bytes.resize((units * UNIT) as usize, 0);
+        bytes.resize(to_usize(units * UNIT), 0);
         Ok(Encoded {
             verbatim: vec![None; tx.images.len()],
             bytes,
@@ -206,13 +213,13 @@ impl Codec for ChangesCodec {
 
     /// What is logged, laid over what is at home.
     fn images(&self, _: &dyn Medium, tx: TxId, refs: &[ImageRef]) -> Result<Vec<PageRef>> {
-        let lost = || JournalError::Aborted("the region of the log is given up".into());
-        let log = self.log.as_ref().ok_or_else(lost)?;
+        let given_up = || JournalError::Aborted("the region of the log is given up".into());
+        let log = self.log.as_ref().ok_or_else(given_up)?;
         let Some(first) = refs.first() else {
             return Ok(Vec::new());
         };
         let damaged = || {
-            crate::error::lost(format!(
+            lost(format!(
                 "transaction {} in the region changed while it was read",
                 tx.seq
             ))

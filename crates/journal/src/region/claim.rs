@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use stetfs_nvm::Region;
+use stetfs_ondisk::num::to_usize;
 use stetfs_ondisk::stet::region::{
     COPIES, HEADER_BYTES, HEADER_MAGIC, LANES_AT, RegionHeader, State,
 };
@@ -68,7 +69,7 @@ fn look(region: &dyn Region) -> Result<Found> {
 fn is_blank(region: &dyn Region, range: Range<u64>) -> Result<bool> {
     let mut bytes = vec![0; PIECE];
     for at in range.clone().step_by(PIECE) {
-        bytes.truncate((range.end - at) as usize);
+        bytes.truncate(to_usize(range.end - at));
         region.read(at, &mut bytes)?;
         if bytes.iter().any(|byte| *byte != 0) {
             return Ok(false);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use stetfs_cache::{Page, PageRef};
 use stetfs_nvm::Region;
+use stetfs_ondisk::num::count16;
 use stetfs_ondisk::stet::region::{
     Counts, HEAD_BYTES, LANES_AT, LINE, RECORD_MAGIC, RecordHead, RestSum, SEAL_AT, State, Table,
 };
@@ -151,7 +152,7 @@ impl RegionLanes {
     }
 
     fn number(&self, lane: usize) -> u16 {
-        self.first + lane as u16
+        self.first + count16(lane)
     }
 
     /// What a record says of others: which of them must still be there.

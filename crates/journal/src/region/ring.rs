@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use stetfs_block::{BlockDevice, WriteList};
 use stetfs_cache::{Page, PageRef};
+use stetfs_ondisk::num::to_usize;
 
 use super::lanes::RegionLanes;
 use super::log::{ChangesLog, UNIT};
@@ -128,7 +129,7 @@ impl Medium for RegionRing {
 
     fn read(&self, at: u64, count: u64) -> Result<Vec<PageRef>> {
         let bytes = self.log()?.read(at, count)?;
-        let pages = bytes.chunks(UNIT as usize);
+        let pages = bytes.chunks(to_usize(UNIT));
         Ok(pages.map(|line| Arc::new(Page::copy_of(line))).collect())
     }
 }

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use stetfs_nvm::Region;
+use stetfs_ondisk::num::to_usize;
 use stetfs_ondisk::stet::region::LINE;
 
 use crate::error::Result;
@@ -43,7 +44,7 @@ impl Round<'_> {
     pub(super) fn store(&self, at: u64, bytes: &[u8]) -> Result<()> {
         let mut rest = bytes;
         for piece in self.pieces(at, bytes.len() as u64) {
-            let (now, later) = rest.split_at((piece.end - piece.start) as usize);
+            let (now, later) = rest.split_at(to_usize(piece.end - piece.start));
             self.region.store(piece.start, now)?;
             rest = later;
         }
@@ -51,10 +52,10 @@ impl Round<'_> {
     }
 
     pub(super) fn read(&self, at: u64, len: u64) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; len as usize];
+        let mut bytes = vec![0; to_usize(len)];
         let mut rest = &mut bytes[..];
         for piece in self.pieces(at, len) {
-            let (now, later) = rest.split_at_mut((piece.end - piece.start) as usize);
+            let (now, later) = rest.split_at_mut(to_usize(piece.end - piece.start));
             self.region.read(piece.start, now)?;
             rest = later;
         }
@@ -77,8 +78,8 @@ impl Round<'_> {
         visit: &mut dyn FnMut(u64) -> Result<bool>,
     ) -> Result<()> {
         let mut piece = Vec::new();
-        for start in self.room.clone().step_by(PIECE as usize) {
-            piece.resize(PIECE.min(self.room.end - start) as usize, 0);
+        for start in self.room.clone().step_by(to_usize(PIECE)) {
+            piece.resize(to_usize(PIECE.min(self.room.end - start)), 0);
             self.region.read(start, &mut piece)?;
             for (line, at) in piece.chunks(LINE).zip((start..).step_by(LINE)) {
                 if line.starts_with(magic) && visit(at)? {

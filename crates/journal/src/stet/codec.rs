@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use stetfs_cache::{Page, PageRef};
+use stetfs_ondisk::num::count32;
 use stetfs_ondisk::stet::frame::{self, Counts, Frame, Kind, Stored};
 
 use super::compress::{Compression, Packed};
@@ -14,6 +15,7 @@ use crate::engine::Canary;
 use crate::error::Result;
 use crate::ids::Stamp;
 use crate::policy::{Early, Encoded, ImageRef, Medium, Packing};
+use crate::stats::nanos;
 
 /// Frames of one log.
 #[derive(Clone)]
@@ -39,7 +41,7 @@ pub struct StetCodec {
 impl StetCodec {
     /// Images of a whole chunk.
     pub(super) fn per_chunk(&self) -> usize {
-        (self.chunk.min(frame::MAX_CHUNK as u32) / self.block_size.max(1)).max(1) as usize
+        (self.chunk.min(count32(frame::MAX_CHUNK)) / self.block_size.max(1)).max(1) as usize
     }
 
     pub(super) fn size(&self) -> usize {
@@ -56,7 +58,7 @@ impl StetCodec {
             epoch: self.epoch,
             seq,
             stamp,
-            nanoseconds: now.as_nanos() as u64,
+            nanoseconds: nanos(now),
             lane,
             unordered: self.unordered,
             chunks: Vec::new(),

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use stetfs_cache::PageRef;
+use stetfs_ondisk::num::{approx, count32};
 use stetfs_ondisk::stet::checksum;
 use stetfs_ondisk::stet::frame::{Chunk, Stored};
 use xxhash_rust::xxh3::Xxh3;
@@ -137,8 +138,8 @@ pub(super) fn pack_one(how: Compression, pace: &Pace, images: &[PageRef]) -> Pac
     Packed {
         chunk: Chunk {
             sum,
-            stored: stored as u32,
-            raw: raw as u32,
+            stored: count32(stored),
+            raw: count32(raw),
             how,
         },
         bytes,
@@ -171,11 +172,16 @@ fn compress(
         let bytes = scratch.compress(how, images, len);
         let worth = bytes.and_then(|bytes| {
             pace.compressed(how, len, started.elapsed());
-            (bytes.len() as f64 <= len as f64 * WORTH).then(|| (how, bytes.to_vec()))
+            (share(bytes.len(), len) <= WORTH).then(|| (how, bytes.to_vec()))
         });
         scratch.shrink();
         worth
     })
+}
+
+/// Which part `some` bytes of a chunk are of `all`.
+fn share(some: usize, all: usize) -> f64 {
+    approx(some as u64) / approx(all.max(1) as u64)
 }
 
 /// The part of the bytes that LZ4 leaves, by a sample of a large chunk: what it cannot make smaller
@@ -194,7 +200,7 @@ fn sampled(images: &[PageRef], len: usize) -> f64 {
         });
         sample.extend_from_slice(part.unwrap_or_default());
     }
-    lz4_flex::block::compress(&sample).len() as f64 / sample.len().max(1) as f64
+    share(lz4_flex::block::compress(&sample).len(), sample.len())
 }
 
 /// The raw bytes of a chunk whose sum was checked; `None` if they are not what the chunk says.

@@ -1,6 +1,7 @@
 //! How the blocks of a journal are cut into lanes.
 
 use stetfs_ondisk::OnDiskError;
+use stetfs_ondisk::num::to_usize;
 use stetfs_ondisk::stet::header::{Lane, MAX_LANES};
 
 use super::codec::StetCodec;
@@ -97,8 +98,11 @@ pub(super) fn cut(
     };
     let wide = widest(lanes);
     let sizes = std::iter::once(wide)
-        .chain(std::iter::repeat_n(others(lanes, wide), lanes as usize - 1))
-        .chain(std::iter::repeat_n(file_lane, file_lanes as usize));
+        .chain(std::iter::repeat_n(
+            others(lanes, wide),
+            to_usize(lanes) - 1,
+        ))
+        .chain(std::iter::repeat_n(file_lane, to_usize(file_lanes)));
     let lanes = sizes.scan(first, |at, blocks| {
         let lane = Lane {
             first: *at,

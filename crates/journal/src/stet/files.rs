@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use stetfs_cache::PageRef;
+use stetfs_ondisk::num::to_usize;
 use stetfs_ondisk::stet::frame::{self, Counts, Frame, Kind};
 use stetfs_sync::plain::Instant;
 
@@ -169,7 +170,7 @@ impl FileLanes {
     fn record_at(&self, ring: &StetRing, blocks: &[PageRef], at: u64) -> Result<Option<Frame>> {
         let codec = &self.codec;
         let count = blocks.len() as u64;
-        let block = |at: u64| blocks.get(((at - ring.first()) % count.max(1)) as usize);
+        let block = |at: u64| blocks.get(to_usize((at - ring.first()) % count.max(1)));
         let Some(first) = block(at) else {
             return Ok(None);
         };

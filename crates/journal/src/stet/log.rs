@@ -6,6 +6,7 @@ use std::sync::Arc;
 use stetfs_ondisk::OnDiskError;
 use stetfs_ondisk::jbd2::fast_commit::{End, FastCommit};
 use stetfs_ondisk::jbd2::{IncompatFlags, JournalSuperblock};
+use stetfs_ondisk::num::{count16, low32};
 use stetfs_ondisk::stet::header::{
     COPY_BYTES, Lane as LaneHeader, LogHeader, copy_at, copy_blocks,
 };
@@ -137,7 +138,7 @@ impl StetLog {
         };
         let held = region::Lanes {
             count: options.file_lanes,
-            first: if in_region { 1 } else { lanes.len() as u16 },
+            first: if in_region { 1 } else { count16(lanes.len()) },
             log: in_region,
         };
         let take = |used: &RegionUse| -> Result<Arc<RegionLanes>> {
@@ -205,7 +206,7 @@ impl StetLog {
     /// barriers; lanes are those it has.
     pub fn scheme(&self, options: &StetOptions, barrier: bool) -> Scheme {
         let shared = SharedHeader::new(self.area.clone(), self.header.clone());
-        let all = self.header.lanes.len() as u16;
+        let all = count16(self.header.lanes.len());
         let lanes = all - self.header.file_lanes;
         let mut plain = self.sb;
         plain.set_incompat(self.sb.incompat() - IncompatFlags::STET);
@@ -287,8 +288,8 @@ impl OpenLog for StetLog {
         };
         LogSummary {
             format: "stetfs",
-            sequence: first.tail_seq as u32,
-            start: first.tail_at as u32,
+            sequence: low32(first.tail_seq),
+            start: first.tail_at,
             ..superblock
         }
     }
@@ -303,7 +304,7 @@ impl OpenLog for StetLog {
             uuid,
             epoch: self.header.epoch,
         };
-        let first = self.header.lanes.len() as u16;
+        let first = count16(self.header.lanes.len());
         self.records = match source {
             _ if !self.header.region => None,
             RegionSource::None if self.header.in_region => {

@@ -3,11 +3,14 @@
 
 use std::time::Duration;
 
+use stetfs_ondisk::num::approx;
 use stetfs_ondisk::stet::frame::Stored;
 use stetfs_sync::plain::{
     Mutex,
     atomic::{AtomicU64, Ordering},
 };
+
+use crate::stats::nanos;
 
 /// Of so many choices against a codec one is made all the same, so that its speed stays known.
 const LOOK_AGAIN: u64 = 64;
@@ -41,7 +44,7 @@ impl Codec {
     }
 
     fn measured(&self, bytes: usize, time: Duration) {
-        let now = time.as_nanos() as f64 / bytes.max(1) as f64;
+        let now = approx(nanos(time)) / approx(bytes.max(1) as u64);
         // One that was interrupted is no measure of the codec.
         let now = now.min(self.per_byte() * 4.0);
         let mean = self.per_byte() * 0.9 + now * 0.1;
@@ -94,7 +97,7 @@ impl Default for Pace {
 impl Pace {
     /// A write of so many bytes in one batch took so long.
     pub fn wrote(&self, bytes: u64, time: Duration) {
-        self.device.lock().add(bytes as f64, time.as_nanos() as f64);
+        self.device.lock().add(approx(bytes), approx(nanos(time)));
     }
 
     /// Compressing so many bytes took so long.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use stetfs_cache::{Page, PageRef};
+use stetfs_ondisk::num::{count32, to_usize};
 
 use crate::error::Result;
 use crate::policy::Early;
@@ -54,7 +55,7 @@ impl Payload {
         self.fill();
         for image in images {
             self.places
-                .push(Some((self.at + self.ready.len() as u64) as u32));
+                .push(Some(count32(to_usize(self.at) + self.ready.len())));
             self.ready.push(Arc::clone(image));
         }
     }

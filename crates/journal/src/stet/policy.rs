@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use stetfs_cache::PageRef;
+use stetfs_ondisk::num::to_usize;
 use stetfs_ondisk::stet::frame::{Counts, Frame};
 
 use super::codec::StetCodec;
@@ -15,12 +16,12 @@ use crate::tx::Snapshot;
 
 impl Codec for StetCodec {
     fn bound(&self, images: u64, revokes: u64) -> u64 {
-        let chunks = (images as usize).div_ceil(self.per_chunk());
+        let chunks = to_usize(images).div_ceil(self.per_chunk());
         let head = Counts {
             chunks,
             edges: usize::from(self.lanes),
-            images: images as usize,
-            revokes: revokes as usize,
+            images: to_usize(images),
+            revokes: to_usize(revokes),
             record: 0,
         }
         .head_blocks(self.size());

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::thread;
 
 use stetfs_cache::{Page, PageRef};
+use stetfs_ondisk::num::to_usize;
 use stetfs_ondisk::stet::checksum;
 use stetfs_ondisk::stet::frame::{self, Frame};
 use stetfs_ondisk::{OnDiskError, error::Result as OnDiskResult};
@@ -85,7 +86,7 @@ impl StetCodec {
         len: u32,
     ) -> Result<Vec<u8>> {
         let size = self.size() as u64;
-        let (first, skip) = (place / size, (place % size) as usize);
+        let (first, skip) = (place / size, to_usize(place % size));
         let count = (skip as u64 + u64::from(len)).div_ceil(size);
         let mut bytes = joined(&log.read(log.advance(at, first), count)?);
         bytes.drain(..skip.min(bytes.len()));
@@ -184,12 +185,12 @@ impl StetCodec {
                 frame,
                 at,
                 index,
-                skip: (place % size) as usize,
+                skip: to_usize(place % size),
                 images,
             };
             match last {
                 Some(piece) => {
-                    wanted.skip += ((first - piece.at) * size) as usize;
+                    wanted.skip += to_usize((first - piece.at) * size);
                     piece.blocks = piece.blocks.max(first + blocks - piece.at);
                     piece.chunks.push(wanted);
                 }
@@ -235,7 +236,7 @@ pub(super) fn images(
     let in_memory = MEMORY / longest.max().unwrap_or(0).max(1);
     let threads = stetfs_sync::processors()
         .min(THREADS)
-        .min(in_memory as usize);
+        .min(to_usize(in_memory));
     let mut found = Vec::with_capacity(refs.len());
     if pieces.len() < 2 || threads < 2 {
         for piece in &pieces {

@@ -4,6 +4,7 @@
 //! whole once, and their heads are enough to find them; what is read of their chunks is proven
 //! then. Of the last one everything is proven.
 
+use stetfs_ondisk::num::to_usize;
 use stetfs_ondisk::stet::frame::{self, Frame};
 
 use super::codec::StetCodec;
@@ -89,7 +90,7 @@ impl Window<'_> {
             self.piece = 0;
         } else if distance + blocks > end {
             self.bytes
-                .drain(..(distance - self.first) as usize * self.size);
+                .drain(..to_usize(distance - self.first) * self.size);
             self.first = distance;
         }
         let wanted = distance + blocks;
@@ -108,8 +109,8 @@ impl Window<'_> {
             let at = self.log.advance(self.start, have);
             self.bytes.extend(joined(&self.log.read(at, count)?));
         }
-        let from = (distance - self.first) as usize * self.size;
-        let to = (from + blocks as usize * self.size).min(self.bytes.len());
+        let from = to_usize(distance - self.first) * self.size;
+        let to = (from + to_usize(blocks) * self.size).min(self.bytes.len());
         Ok(self.bytes.get(from..to).unwrap_or_default())
     }
 }
@@ -215,8 +216,8 @@ impl Scanner<'_> {
             let bytes;
             let stored = match whole {
                 Some(whole) => {
-                    let to = *from as usize + chunk.stored as usize;
-                    whole.get(*from as usize..to).unwrap_or_default()
+                    let to = to_usize(*from) + chunk.stored as usize;
+                    whole.get(to_usize(*from)..to).unwrap_or_default()
                 }
                 None => {
                     bytes = codec.read_bytes(self.log, at, *from, chunk.stored)?;

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use stetfs_block::WriteList;
 use stetfs_cache::Page;
+use stetfs_ondisk::num::to_usize;
 
 use crate::error::Result;
 use crate::jbd2::LogArea;
@@ -51,9 +52,9 @@ impl Trim {
                 Trim::Off => {}
                 Trim::Discard => device.discard(run)?,
                 Trim::Zero => {
-                    let zeros = Page::zeroed(ZEROS.min((run.end - run.start) as usize));
+                    let zeros = Page::zeroed(ZEROS.min(to_usize(run.end - run.start)));
                     for at in run.clone().step_by(zeros.len().max(1)) {
-                        let len = zeros.len().min((run.end - at) as usize);
+                        let len = zeros.len().min(to_usize(run.end - at));
                         let mut list = WriteList::new();
                         list.push(at, zeros.get(..len).unwrap_or(&zeros));
                         list.submit(&**device)?;

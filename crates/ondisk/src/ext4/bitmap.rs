@@ -123,9 +123,9 @@ pub fn count_clear(map: &[u8], len: usize) -> usize {
             .iter()
             .map(|b| b.count_zeros() as usize)
             .sum::<usize>();
-    let tail = rest.first().map_or(0, |b| {
-        (!b & !(0xffu16 << (len % 8)) as u8).count_ones() as usize
-    });
+    let tail = rest
+        .first()
+        .map_or(0, |b| (!b & !(0xffu8 << (len % 8))).count_ones() as usize);
     clear + tail
 }
 

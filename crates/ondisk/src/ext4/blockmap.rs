@@ -5,6 +5,7 @@
 //! is a hole, of whatever size hangs below it.
 
 use crate::bytes::{le32, put};
+use crate::num::{count32, to_usize};
 
 /// Block numbers in `i_block` that name data.
 pub const DIRECT: usize = 12;
@@ -52,7 +53,7 @@ impl Shape {
     #[must_use]
     pub fn new(block_size: u32) -> Shape {
         Shape {
-            bits: (block_size / WIDTH as u32).trailing_zeros(),
+            bits: (block_size / count32(WIDTH)).trailing_zeros(),
         }
     }
 
@@ -79,7 +80,7 @@ impl Shape {
     pub fn branch(&self, block: u64) -> Option<Branch> {
         if block < DIRECT as u64 {
             return Some(Branch {
-                index: block as usize,
+                index: to_usize(block),
                 levels: 0,
                 first: block,
             });

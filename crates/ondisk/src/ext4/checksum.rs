@@ -1,5 +1,7 @@
 //! Checksums with ext4's conventions ("Checksums" in the ext4 documentation).
 
+use crate::num::low16;
+
 /// CRC-32C as ext4 and jbd2 use it: `seed` is the raw register and the result is not inverted,
 /// so results chain: `ext4_crc32c(ext4_crc32c(s, a), b) == ext4_crc32c(s, a ++ b)`.
 #[must_use]
@@ -17,7 +19,7 @@ pub fn crc16(seed: u16, bytes: &[u8]) -> u16 {
         (crc >> 8)
             ^ CRC16_TABLE
                 .get(usize::from(low))
-                .map_or(0, |word| *word as u16)
+                .map_or(0, |word| low16(*word))
     })
 }
 
@@ -27,9 +29,9 @@ const CRC16_TABLE: [u32; 256] = reflected_table(0xA001);
 /// bits or fewer.
 const fn reflected_table(polynomial: u32) -> [u32; 256] {
     let mut table = [0; 256];
-    let mut i = 0;
+    let mut i = 0u32;
     while i < 256 {
-        let mut crc = i as u32;
+        let mut crc = i;
         let mut bit = 0;
         while bit < 8 {
             crc = if crc & 1 == 1 {
@@ -39,7 +41,7 @@ const fn reflected_table(polynomial: u32) -> [u32; 256] {
             };
             bit += 1;
         }
-        table[i] = crc;
+        table[i as usize] = crc;
         i += 1;
     }
     table
@@ -58,9 +60,9 @@ pub fn crc32_be(seed: u32, bytes: &[u8]) -> u32 {
 
 const CRC32_BE_TABLE: [u32; 256] = {
     let mut table = [0u32; 256];
-    let mut i = 0;
+    let mut i = 0u32;
     while i < 256 {
-        let mut crc = (i as u32) << 24;
+        let mut crc = i << 24;
         let mut bit = 0;
         while bit < 8 {
             crc = if crc >> 31 == 1 {
@@ -70,7 +72,7 @@ const CRC32_BE_TABLE: [u32; 256] = {
             };
             bit += 1;
         }
-        table[i] = crc;
+        table[i as usize] = crc;
         i += 1;
     }
     table

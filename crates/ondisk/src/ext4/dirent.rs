@@ -21,8 +21,8 @@ const HEADER: usize = 8;
 pub const NAME_MAX: usize = 255;
 /// Bytes of `ext4_dir_entry_tail`, which ends a block under `metadata_csum`.
 pub const TAIL_LEN: usize = 12;
-/// `det_reserved_ft`: marks the tail.
-const TAIL_TYPE: u8 = 0xDE;
+/// The tail before its checksum: inode 0, `rec_len` 12, no name, type 0xDE (`det_reserved_ft`).
+const TAIL_HEAD: [u8; 8] = [0, 0, 0, 0, 12, 0, 0, 0xDE];
 /// Largest block; beyond it `rec_len` cannot be encoded.
 const MAX_BLOCK: usize = 65536;
 
@@ -478,13 +478,13 @@ pub fn fill<'n>(
     Ok(count)
 }
 
-/// Whether the block ends in a checksum tail: inode 0, `rec_len` 12, no name, type 0xDE.
+/// Whether the block ends in a checksum tail.
 #[must_use]
 pub fn has_tail(block: &[u8]) -> bool {
     let Some(tail) = block.last_chunk::<TAIL_LEN>() else {
         return false;
     };
-    tail.starts_with(&[0, 0, 0, 0, TAIL_LEN as u8, 0, 0, TAIL_TYPE])
+    tail.starts_with(&TAIL_HEAD)
 }
 
 /// Checksum of a linear directory block: all of it up to the tail.
@@ -558,10 +558,7 @@ fn clear(block: &mut [u8], layout: &DirLayout) -> Result<usize> {
 }
 
 fn write_tail_head(block: &mut [u8], at: usize) -> Result<()> {
-    written(
-        put(block, at, &[0, 0, 0, 0, TAIL_LEN as u8, 0, 0, TAIL_TYPE]),
-        at,
-    )
+    written(put(block, at, &TAIL_HEAD), at)
 }
 
 /// Writes an entry and zeroes the padding behind its name.

@@ -17,6 +17,7 @@ pub use node::{Expect, Node, NodeMut, NodeRef};
 use crate::bytes::{assert_layout, le32, put};
 use crate::error::{Result, corrupt};
 use crate::ext4::checksum::ext4_crc32c;
+use crate::num::{count16, high32, low16, low32};
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -144,9 +145,9 @@ impl Extent {
         let len = self.len + if self.unwritten { MAX_LEN } else { 0 };
         Ok(RawExtent {
             block: self.block.into(),
-            len: (len as u16).into(),
-            start_hi: ((self.start >> 32) as u16).into(),
-            start_lo: (self.start as u32).into(),
+            len: low16(len).into(),
+            start_hi: low16(high32(self.start)).into(),
+            start_lo: low32(self.start).into(),
         })
     }
 }
@@ -174,8 +175,8 @@ impl Index {
         }
         Ok(RawIndex {
             block: self.block.into(),
-            leaf_lo: (self.child as u32).into(),
-            leaf_hi: ((self.child >> 32) as u16).into(),
+            leaf_lo: low32(self.child).into(),
+            leaf_hi: low16(high32(self.child)).into(),
             unused: 0.into(),
         })
     }
@@ -184,13 +185,8 @@ impl Index {
 /// Entries that fit in a node of `len` bytes: 60 for the root, else the block size.
 #[must_use]
 pub const fn max_entries(len: usize) -> u16 {
-    let n = len.saturating_sub(ENTRY_LEN) / ENTRY_LEN;
     // The largest block, 64 KiB, has 5460.
-    if n > u16::MAX as usize {
-        u16::MAX
-    } else {
-        n as u16
-    }
+    count16(len.saturating_sub(ENTRY_LEN) / ENTRY_LEN)
 }
 
 /// Offset of the checksum in a node block, after room for `eh_max` entries; `None` if it does not

@@ -3,6 +3,7 @@
 use super::checksum::{ChecksumMode, crc16, crc32c_with_hole, ext4_crc32c};
 use crate::bytes::{assert_layout, le16, prefix_mut, put, too_short};
 use crate::error::Result;
+use crate::num::{high16, high32, low16, low32};
 use bitflags::bitflags;
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -78,7 +79,7 @@ pub struct GroupDesc {
 
 /// Getter and setter of a value split in two fields.
 macro_rules! split {
-    ($(#[$doc:meta])* $get:ident, $set:ident, $lo:ident, $hi:ident, $half:ty, $full:ty, $bits:literal) => {
+    ($(#[$doc:meta])* $get:ident, $set:ident, $lo:ident, $hi:ident, $low:ident, $high:ident, $full:ty, $bits:literal) => {
         $(#[$doc])*
         #[must_use]
         pub fn $get(&self) -> $full {
@@ -87,9 +88,9 @@ macro_rules! split {
         }
         #[doc = concat!("Sets [`", stringify!($get), "`](Self::", stringify!($get), ").")]
         pub fn $set(&mut self, v: $full) {
-            self.raw.$lo.set(v as $half);
+            self.raw.$lo.set($low(v));
             if self.wide {
-                self.raw.$hi.set((v >> $bits) as $half);
+                self.raw.$hi.set($high(v));
             }
         }
     };
@@ -150,25 +151,25 @@ impl GroupDesc {
     }
 
     split!(/// Block number of the block bitmap.
-        block_bitmap, set_block_bitmap, block_bitmap_lo, block_bitmap_hi, u32, u64, 32);
+        block_bitmap, set_block_bitmap, block_bitmap_lo, block_bitmap_hi, low32, high32, u64, 32);
     split!(/// Block number of the inode bitmap.
-        inode_bitmap, set_inode_bitmap, inode_bitmap_lo, inode_bitmap_hi, u32, u64, 32);
+        inode_bitmap, set_inode_bitmap, inode_bitmap_lo, inode_bitmap_hi, low32, high32, u64, 32);
     split!(/// First block of the inode table.
-        inode_table, set_inode_table, inode_table_lo, inode_table_hi, u32, u64, 32);
+        inode_table, set_inode_table, inode_table_lo, inode_table_hi, low32, high32, u64, 32);
     split!(/// Block number of the snapshot exclusion bitmap (unused by Linux).
-        exclude_bitmap, set_exclude_bitmap, exclude_bitmap_lo, exclude_bitmap_hi, u32, u64, 32);
+        exclude_bitmap, set_exclude_bitmap, exclude_bitmap_lo, exclude_bitmap_hi, low32, high32, u64, 32);
     split!(/// Free clusters in the group (`bg_free_blocks_count`).
-        free_clusters, set_free_clusters, free_blocks_count_lo, free_blocks_count_hi, u16, u32, 16);
+        free_clusters, set_free_clusters, free_blocks_count_lo, free_blocks_count_hi, low16, high16, u32, 16);
     split!(/// Free inodes in the group.
-        free_inodes, set_free_inodes, free_inodes_count_lo, free_inodes_count_hi, u16, u32, 16);
+        free_inodes, set_free_inodes, free_inodes_count_lo, free_inodes_count_hi, low16, high16, u32, 16);
     split!(/// Directories among the group's inodes.
-        used_dirs, set_used_dirs, used_dirs_count_lo, used_dirs_count_hi, u16, u32, 16);
+        used_dirs, set_used_dirs, used_dirs_count_lo, used_dirs_count_hi, low16, high16, u32, 16);
     split!(/// Inodes at the end of the table that were never used.
-        itable_unused, set_itable_unused, itable_unused_lo, itable_unused_hi, u16, u32, 16);
+        itable_unused, set_itable_unused, itable_unused_lo, itable_unused_hi, low16, high16, u32, 16);
     split!(/// Stored block bitmap checksum; only the low 16 bits in a 32-byte descriptor.
-        block_bitmap_csum, set_block_bitmap_csum, block_bitmap_csum_lo, block_bitmap_csum_hi, u16, u32, 16);
+        block_bitmap_csum, set_block_bitmap_csum, block_bitmap_csum_lo, block_bitmap_csum_hi, low16, high16, u32, 16);
     split!(/// Stored inode bitmap checksum; only the low 16 bits in a 32-byte descriptor.
-        inode_bitmap_csum, set_inode_bitmap_csum, inode_bitmap_csum_lo, inode_bitmap_csum_hi, u16, u32, 16);
+        inode_bitmap_csum, set_inode_bitmap_csum, inode_bitmap_csum_lo, inode_bitmap_csum_hi, low16, high16, u32, 16);
 
     /// `bg_flags`.
     #[must_use]
@@ -212,7 +213,7 @@ pub fn compute_checksum(bytes: &[u8], group: u32, mode: &ChecksumMode) -> Option
         ChecksumMode::None => None,
         ChecksumMode::MetadataCsum { seed } => {
             let s = ext4_crc32c(*seed, &group.to_le_bytes());
-            Some(crc32c_with_hole(s, bytes, CHECKSUM_OFFSET, 2) as u16)
+            Some(low16(crc32c_with_hole(s, bytes, CHECKSUM_OFFSET, 2)))
         }
         ChecksumMode::GdtCsum { uuid } => {
             // Unlike metadata_csum the field is left out, not counted as zero.

@@ -3,6 +3,7 @@
 
 use super::superblock::SuperFlags;
 use crate::error::{OnDiskError, Result};
+use crate::num::{low32, sign_extended};
 
 /// The hash function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -101,14 +102,14 @@ impl HashVersion {
         if self.unsigned {
             u32::from(byte)
         } else {
-            i32::from(byte as i8) as u32
+            sign_extended(byte)
         }
     }
 
     /// A piece of a name as `N` words, each from four bytes, the first highest. Missing bytes are
     /// the piece's length. Sign-extended bytes add into the ones before them.
     fn words<const N: usize>(self, piece: &[u8]) -> [u32; N] {
-        let pad = (piece.len() as u32 & 0xff) * 0x0101_0101;
+        let pad = (low32(piece.len() as u64) & 0xff) * 0x0101_0101;
         let mut words = [pad; N];
         for (word, bytes) in words.iter_mut().zip(piece.chunks(4)) {
             *word = bytes

@@ -21,6 +21,7 @@ use super::superblock::Geometry;
 use super::time::Timestamp;
 use crate::bytes::{le16, le32, too_short};
 use crate::error::{Result, corrupt};
+use crate::num::count16;
 use core::mem::offset_of;
 use core::ops::Range;
 use raw::{RawInode, S_IFDIR, S_IFLNK, S_IFREG};
@@ -28,7 +29,7 @@ use raw::{RawInode, S_IFDIR, S_IFLNK, S_IFREG};
 /// Size in bytes of an inode without extra fields, and of the part that every inode has.
 pub const GOOD_OLD_INODE_SIZE: usize = 128;
 /// `i_extra_isize` of an inode that has all fields known to StetFS, bytes.
-pub const FULL_EXTRA_ISIZE: u16 = (size_of::<RawInode>() - GOOD_OLD_INODE_SIZE) as u16;
+pub const FULL_EXTRA_ISIZE: u16 = count16(size_of::<RawInode>() - GOOD_OLD_INODE_SIZE);
 /// Size of `i_block`, bytes.
 pub const I_BLOCK_LEN: usize = 60;
 /// Largest link count; a directory with more has link count 1 (`dir_nlink`).

@@ -14,6 +14,7 @@ use super::features::{Compat, Features, Incompat, RoCompat};
 use super::hash::HashVersion;
 use crate::bytes::{assert_layout, prefix, prefix_mut};
 use crate::error::{Result, corrupt};
+use crate::num::{high32, low32};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -287,9 +288,9 @@ macro_rules! split {
         }
         #[doc = concat!("Sets [`", stringify!($get), "`](Self::", stringify!($get), ").")]
         pub fn $set(&mut self, v: u64) {
-            self.$lo.set(v as u32);
+            self.$lo.set(low32(v));
             if self.incompat().contains(Incompat::BIT64) {
-                self.$hi.set((v >> 32) as u32);
+                self.$hi.set(high32(v));
             }
         }
     };
@@ -305,8 +306,8 @@ macro_rules! time {
         }
         #[doc = concat!("Sets [`", stringify!($get), "`](Self::", stringify!($get), "), cut to 40 bits.")]
         pub fn $set(&mut self, seconds: u64) {
-            self.$lo.set(seconds as u32);
-            self.$hi = (seconds >> 32) as u8;
+            self.$lo.set(low32(seconds));
+            [_, _, _, _, self.$hi, ..] = seconds.to_le_bytes();
         }
     };
 }

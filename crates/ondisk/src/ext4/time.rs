@@ -1,6 +1,8 @@
 //! Inode timestamps: 32-bit seconds, widened by two epoch bits and 30 bits of nanoseconds
 //! ("Inode Timestamps" in the ext4 documentation).
 
+use crate::num::{high32, low32};
+
 /// A point in time as ext4 can store it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp {
@@ -39,7 +41,7 @@ impl Timestamp {
     /// which only corruption makes, read as 999 999 999.
     #[must_use]
     pub fn decode(seconds: u32, extra: Option<u32>) -> Self {
-        let low = i64::from(seconds as i32);
+        let low = i64::from(seconds.cast_signed());
         match extra {
             None => Timestamp { sec: low, nsec: 0 },
             Some(x) => Timestamp {
@@ -53,15 +55,16 @@ impl Timestamp {
     #[must_use]
     pub fn encode(self) -> (u32, u32) {
         let sec = self.sec.clamp(Self::MIN_SEC, Self::MAX_SEC);
-        let low = sec as u32;
-        let epoch = ((sec - i64::from(low as i32)) >> 32) as u32 & 3;
+        let low = low32(sec.cast_unsigned());
+        let epoch = high32((sec - i64::from(low.cast_signed())).cast_unsigned()) & 3;
         (low, (self.nsec.min(999_999_999) << 2) | epoch)
     }
 
     /// `i_Xtime` alone, for inodes without the extra fields; clamped to 32 bits.
     #[must_use]
     pub fn encode_32(self) -> u32 {
-        self.sec.clamp(Self::MIN_SEC, Self::MAX_SEC_32) as u32
+        let sec = self.sec.clamp(Self::MIN_SEC, Self::MAX_SEC_32);
+        low32(sec.cast_unsigned())
     }
 }
 

@@ -9,6 +9,7 @@
 use super::checksum::{crc32c_with_hole, ext4_crc32c};
 use crate::bytes::{le16, le32, put};
 use crate::error::{OnDiskError, Result, corrupt};
+use crate::num::sign_extended;
 
 /// Name of the structure in errors.
 const WHAT: &str = "extended attributes";
@@ -476,7 +477,7 @@ pub fn value_entry_hash(name: &[u8], value_hash: u32) -> u32 {
 pub fn is_value_entry_hash(hash: u32, name: &[u8], value_hash: u32) -> bool {
     let signed = name
         .iter()
-        .fold(0u32, |h, &b| h.rotate_left(5) ^ i32::from(b as i8) as u32);
+        .fold(0u32, |h, &b| h.rotate_left(5) ^ sign_extended(b));
     hash == value_entry_hash(name, value_hash) || hash == signed.rotate_left(16) ^ value_hash
 }
 

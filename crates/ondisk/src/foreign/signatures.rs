@@ -43,6 +43,7 @@ const fn at(offset: u64, magic: &'static [u8], kind: Kind, name: &'static str) -
     }
 }
 
+use crate::num::to_usize;
 use Kind::{Disk, Encrypted, FileSystem, Member, Packed, Sparse, Swap};
 
 /// All of them.
@@ -152,6 +153,6 @@ pub(super) fn find(head: &[u8], range: &Range<u64>) -> Option<&'static Signature
     };
     ALL.iter().find(|s| {
         let slots = if s.magic == ZFS.magic { ZFS_SLOTS } else { 1 };
-        range.contains(&s.offset) && (0..slots).any(|n| is(s.offset as usize + n * 1024, s.magic))
+        range.contains(&s.offset) && (0..slots).any(|n| is(to_usize(s.offset) + n * 1024, s.magic))
     })
 }

@@ -4,6 +4,7 @@ use super::block::{BlockType, HEADER_LEN, update_tail, write_header};
 use super::superblock::{Config, Csum};
 use crate::bytes::{array_at, be32, put};
 use crate::ext4::checksum::ext4_crc32c;
+use crate::num::{high32, low16, low32};
 
 /// The data block began with jbd2's magic, which was replaced by zeroes.
 pub const FLAG_ESCAPE: u32 = 1;
@@ -76,8 +77,8 @@ pub fn encode(config: &Config, tid: u32, uuid: &[u8; 16], tags: &[Tag], block: &
         if i + 1 == count {
             flags |= FLAG_LAST;
         }
-        let low = (tag.block as u32).to_be_bytes();
-        let high = ((tag.block >> 32) as u32).to_be_bytes();
+        let low = low32(tag.block).to_be_bytes();
+        let high = high32(tag.block).to_be_bytes();
         let _ = put(block, at, &low);
         match config.csum {
             Csum::V3 => {
@@ -86,8 +87,8 @@ pub fn encode(config: &Config, tid: u32, uuid: &[u8; 16], tags: &[Tag], block: &
                 let _ = put(block, at + 12, &tag.checksum.to_be_bytes());
             }
             Csum::V2 | Csum::V1 | Csum::None => {
-                let _ = put(block, at + 4, &(tag.checksum as u16).to_be_bytes());
-                let _ = put(block, at + 6, &(flags as u16).to_be_bytes());
+                let _ = put(block, at + 4, &low16(tag.checksum).to_be_bytes());
+                let _ = put(block, at + 6, &low16(flags).to_be_bytes());
                 if config.wide {
                     let _ = put(block, at + 8, &high);
                 }

@@ -4,6 +4,7 @@ use super::block::{BlockType, HEADER_LEN, update_tail, write_header};
 use super::superblock::Config;
 use crate::bytes::{array_at, be32, put};
 use crate::error::{Result, corrupt};
+use crate::num::{count32, low32};
 
 /// Offset of the first entry: header and `r_count`.
 const FIRST: usize = HEADER_LEN + 4;
@@ -28,10 +29,10 @@ pub fn encode(config: &Config, tid: u32, blocks: &[u64], block: &mut [u8]) -> us
         let _ = if config.wide {
             put(block, at, &nr.to_be_bytes())
         } else {
-            put(block, at, &(*nr as u32).to_be_bytes())
+            put(block, at, &low32(*nr).to_be_bytes())
         };
     }
-    let used = (FIRST + count * len) as u32;
+    let used = count32(FIRST + count * len);
     let _ = put(block, HEADER_LEN, &used.to_be_bytes());
     if config.csum.in_blocks() {
         update_tail(config.seed, block);

@@ -393,5 +393,5 @@ impl JournalSuperblock {
 /// Whether tid `a` comes after `b`, across wrap-around.
 #[must_use]
 pub fn tid_after(a: u32, b: u32) -> bool {
-    (a.wrapping_sub(b) as i32) > 0
+    a.wrapping_sub(b).cast_signed() > 0
 }

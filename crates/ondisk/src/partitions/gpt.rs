@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::disk::Disk;
 use super::table::{Partition, Partitions};
 use crate::bytes::{array_at, le16, le32};
+use crate::num::to_usize;
 
 /// Sizes of sectors that disks have.
 const SECTORS: [u64; 2] = [512, 4096];
@@ -66,7 +67,7 @@ pub(super) fn read<D: Disk>(disk: &D) -> Result<Option<Partitions>, D::Error> {
 /// The copy whose header is at byte `at`; else where its header has the other one, if there is a
 /// header that may be right.
 fn copy<D: Disk>(disk: &D, sector: u64, at: u64) -> Result<Result<Copy, Option<u64>>, D::Error> {
-    let Some(header) = disk.bytes(at, sector as usize)? else {
+    let Some(header) = disk.bytes(at, to_usize(sector))? else {
         return Ok(Err(None));
     };
     if !header.starts_with(b"EFI PART") {

@@ -69,7 +69,7 @@ pub(super) fn read<D: Disk>(
 ) -> Result<Option<Partitions>, D::Error> {
     let reader = Reader {
         disk,
-        sector: u64::from(disk.sector().max(LEN as u32)),
+        sector: u64::from(disk.sector()).max(LEN as u64),
         id: le32(table, 440).unwrap_or(0),
     };
     let mut all = Vec::new();

@@ -10,6 +10,7 @@ use super::checksum;
 use super::region::{LINE, SUM_AT, unsealed_sum};
 use crate::bytes::{assert_layout, put};
 use crate::error::{Result, corrupt};
+use crate::num::{count16, count32};
 
 const WHAT: &str = "transaction in a region";
 /// First word of a transaction.
@@ -162,14 +163,14 @@ pub fn put_image(rest: &mut Vec<u8>, nr: u64, page: &[u8], runs: &[Range<usize>]
     let words: usize = runs.iter().map(ExactSizeIterator::len).sum();
     let raw = RawImage {
         nr: nr.into(),
-        runs: (runs.len() as u16).into(),
+        runs: count16(runs.len()).into(),
         flags: (if fresh { FRESH } else { 0 }).into(),
-        words: (words as u32).into(),
+        words: count32(words).into(),
     };
     rest.extend_from_slice(raw.as_bytes());
     for run in runs {
-        rest.extend_from_slice(&(run.start as u16).to_le_bytes());
-        rest.extend_from_slice(&(run.len() as u16).to_le_bytes());
+        rest.extend_from_slice(&count16(run.start).to_le_bytes());
+        rest.extend_from_slice(&count16(run.len()).to_le_bytes());
     }
     for run in runs {
         let bytes = page.get(run.start * WORD..run.end * WORD);

@@ -6,6 +6,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{checksum, pieces};
 use crate::error::{Result, corrupt};
+use crate::num::{count32, to_usize};
 
 const WHAT: &str = "StetFS log frame";
 const MAGIC: [u8; 8] = *b"stetfrm1";
@@ -254,15 +255,15 @@ impl Frame {
             nanoseconds: self.nanoseconds.into(),
             lane: self.lane.into(),
             kind: (self.kind as u16).into(),
-            blocks: (self.blocks(block_size) as u32).into(),
-            table_bytes: (table.unwrap_or(usize::MAX) as u32).into(),
-            images: (self.images.len() as u32).into(),
-            revokes: (self.revokes.len() as u32).into(),
-            edges: (self.edges.len() as u32).into(),
-            chunks: (self.chunks.len() as u32).into(),
+            blocks: count32(to_usize(self.blocks(block_size))).into(),
+            table_bytes: count32(table.unwrap_or(usize::MAX)).into(),
+            images: count32(self.images.len()).into(),
+            revokes: count32(self.revokes.len()).into(),
+            edges: count32(self.edges.len()).into(),
+            chunks: count32(self.chunks.len()).into(),
             flags: (if self.unordered { UNORDERED } else { 0 }).into(),
             floor: self.floor.into(),
-            record_bytes: (self.record.len() as u32).into(),
+            record_bytes: count32(self.record.len()).into(),
             padding: 0.into(),
         };
         let size = self.head_blocks(block_size) * block_size;

@@ -6,6 +6,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::checksum;
 use crate::error::{Result, corrupt};
+use crate::num::count16;
 
 /// Bytes of one copy.
 pub const COPY_BYTES: usize = 4096;
@@ -101,7 +102,7 @@ impl LogHeader {
             horizon: self.horizon.into(),
             uuid: self.uuid,
             block_size: self.block_size.into(),
-            lanes: (lanes as u16).into(),
+            lanes: count16(lanes).into(),
             file_lanes: self.file_lanes.into(),
         };
         let mut bytes = fixed.as_bytes().to_vec();

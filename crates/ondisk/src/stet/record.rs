@@ -4,6 +4,7 @@
 
 use crate::error::{Result, corrupt};
 use crate::ext4::extent::MAX_LEN;
+use crate::num::{count16, count32, low32, to_usize};
 
 const WHAT: &str = "file record";
 /// Version of the encoding.
@@ -80,13 +81,13 @@ impl FileRecord {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![VERSION];
-        out.extend_from_slice(&(self.dirs.len() as u16).to_le_bytes());
+        out.extend_from_slice(&count16(self.dirs.len()).to_le_bytes());
         for node in self.dirs.iter().chain([&self.file]) {
             node.encode(&mut out);
         }
-        out.extend_from_slice(&(self.ranges.len() as u32).to_le_bytes());
+        out.extend_from_slice(&count32(self.ranges.len()).to_le_bytes());
         for range in &self.ranges {
-            for number in [range.first, range.count, range.runs.len() as u32] {
+            for number in [range.first, range.count, count32(range.runs.len())] {
                 out.extend_from_slice(&number.to_le_bytes());
             }
             for run in &range.runs {
@@ -96,7 +97,7 @@ impl FileRecord {
                 out.extend_from_slice(&run.start.to_le_bytes());
             }
         }
-        out.extend_from_slice(&(self.pages.len() as u32).to_le_bytes());
+        out.extend_from_slice(&count32(self.pages.len()).to_le_bytes());
         for page in &self.pages {
             out.extend_from_slice(&page.to_le_bytes());
         }
@@ -144,10 +145,10 @@ impl FileRecord {
 impl Node {
     fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.ino.to_le_bytes());
-        out.extend_from_slice(&(self.inode.len() as u16).to_le_bytes());
+        out.extend_from_slice(&count16(self.inode.len()).to_le_bytes());
         out.extend_from_slice(&self.inode);
         let name = self.name.as_ref();
-        out.push(name.map_or(0, |n| n.name.len().min(NAME_MAX) as u8));
+        out.push(name.map_or(0, |n| u8::try_from(n.name.len()).unwrap_or(u8::MAX)));
         if let Some(name) = name {
             out.extend_from_slice(name.name.get(..NAME_MAX).unwrap_or(&name.name));
             out.extend_from_slice(&name.parent.to_le_bytes());
@@ -176,14 +177,14 @@ impl<'a> Input<'a> {
     }
 
     fn u32(&mut self) -> Result<u32> {
-        Ok(self.number::<4>()? as u32)
+        Ok(low32(self.number::<4>()?))
     }
 
     fn node(&mut self) -> Result<Node> {
         let ino = self.u32()?;
-        let len = self.number::<2>()? as usize;
+        let len = to_usize(self.number::<2>()?);
         let inode = self.bytes(len)?.to_vec();
-        let name = match self.number::<1>()? as usize {
+        let name = match to_usize(self.number::<1>()?) {
             0 => None,
             len => Some(Name {
                 name: self.bytes(len)?.to_vec(),

@@ -10,6 +10,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use super::checksum;
 use crate::bytes::{array_at, assert_layout, put};
 use crate::error::{OnDiskError, Result, corrupt};
+use crate::num::{count16, count32, low16};
 
 const HEADER: &str = "region header";
 const RECORD: &str = "region record";
@@ -117,7 +118,7 @@ impl RegionHeader {
             version: (if self.log { VERSION_LOG } else { VERSION }).into(),
             state: (self.state as u16).into(),
             lanes: self.lanes.into(),
-            log_block_size: (self.block_size.max(1).ilog2() as u16).into(),
+            log_block_size: low16(self.block_size.max(1).ilog2()).into(),
         };
         let mut bytes: [u8; HEADER_BYTES] = zerocopy::transmute!(raw);
         let sum = checksum(&bytes);
@@ -267,12 +268,12 @@ impl RecordHead {
             stamp: self.stamp.into(),
             at: self.at.into(),
             lane: self.lane.into(),
-            durable: (self.counts.durable as u16).into(),
-            pages: (self.counts.pages as u32).into(),
+            durable: count16(self.counts.durable).into(),
+            pages: count32(self.counts.pages).into(),
             before: self.before.into(),
             settled: self.settled.into(),
             rest_sum: self.rest_sum.into(),
-            body_bytes: (self.counts.body as u32).into(),
+            body_bytes: count32(self.counts.body).into(),
             padding: [0; 36],
         };
         let mut bytes: [u8; HEAD_BYTES] = zerocopy::transmute!(raw);

@@ -5,6 +5,7 @@ use super::{
 };
 use crate::bytes::{put, too_short};
 use crate::error::{Result, corrupt};
+use crate::num::count16;
 use core::mem::offset_of;
 use core::ops::Range;
 use zerocopy::{FromBytes, IntoBytes};
@@ -262,7 +263,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Node<B> {
         let stored = put(
             self.bytes.as_mut(),
             offset_of!(RawHeader, entries),
-            &(len as u16).to_le_bytes(),
+            &count16(len).to_le_bytes(),
         );
         debug_assert!(stored.is_some() && len <= self.capacity());
     }

@@ -6,6 +6,7 @@ use crate::bytes::put;
 use crate::error::{OnDiskError, Result};
 use crate::ext4::checksum::ChecksumMode;
 use crate::ext4::time::Timestamp;
+use crate::num::{high16, high32, low16, low32};
 use core::mem::offset_of;
 
 impl<B: AsRef<[u8]> + AsMut<[u8]>> InodeView<B> {
@@ -27,8 +28,8 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> InodeView<B> {
     }
 
     fn put_split_16(&mut self, lo: usize, hi: usize, v: u32) {
-        self.put(lo, &(v as u16).to_le_bytes());
-        self.put(hi, &((v >> 16) as u16).to_le_bytes());
+        self.put(lo, &low16(v).to_le_bytes());
+        self.put(hi, &high16(v).to_le_bytes());
     }
 
     /// Sets [`mode`](Self::mode).
@@ -56,11 +57,8 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> InodeView<B> {
 
     /// Sets [`size`](Self::size), bytes.
     pub fn set_size(&mut self, size: u64) {
-        self.put(offset_of!(RawInode, size_lo), &(size as u32).to_le_bytes());
-        self.put(
-            offset_of!(RawInode, size_high),
-            &((size >> 32) as u32).to_le_bytes(),
-        );
+        self.put(offset_of!(RawInode, size_lo), &low32(size).to_le_bytes());
+        self.put(offset_of!(RawInode, size_high), &high32(size).to_le_bytes());
     }
 
     /// Sets [`links`](Self::links).
@@ -87,11 +85,11 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> InodeView<B> {
         self.set_flags(flags);
         self.put(
             offset_of!(RawInode, blocks_lo),
-            &(stored as u32).to_le_bytes(),
+            &low32(stored).to_le_bytes(),
         );
         self.put(
             offset_of!(RawInode, blocks_high),
-            &((stored >> 32) as u16).to_le_bytes(),
+            &low16(high32(stored)).to_le_bytes(),
         );
         Ok(())
     }
@@ -110,11 +108,11 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> InodeView<B> {
     pub fn set_file_acl(&mut self, block: u64) {
         self.put(
             offset_of!(RawInode, file_acl_lo),
-            &(block as u32).to_le_bytes(),
+            &low32(block).to_le_bytes(),
         );
         self.put(
             offset_of!(RawInode, file_acl_high),
-            &((block >> 32) as u16).to_le_bytes(),
+            &low16(high32(block)).to_le_bytes(),
         );
     }
 
@@ -125,16 +123,13 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> InodeView<B> {
 
     /// Sets [`version`](Self::version).
     pub fn set_version(&mut self, version: u64) {
-        self.put(
-            offset_of!(RawInode, version),
-            &(version as u32).to_le_bytes(),
-        );
-        self.put_extra_u32(offset_of!(RawInode, version_hi), (version >> 32) as u32);
+        self.put(offset_of!(RawInode, version), &low32(version).to_le_bytes());
+        self.put_extra_u32(offset_of!(RawInode, version_hi), high32(version));
     }
 
     /// Sets [`value_refs`](Self::value_refs).
     pub fn set_value_refs(&mut self, refs: u64) {
-        let (high, low) = ((refs >> 32) as u32, refs as u32);
+        let (high, low) = (high32(refs), low32(refs));
         self.put(offset_of!(RawInode, ctime), &high.to_le_bytes());
         self.put_extra_u32(offset_of!(RawInode, ctime_extra), 0);
         self.set_version(u64::from(low));
@@ -243,12 +238,9 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> InodeView<B> {
     /// Stores the right checksum, if the volume has them. Call it last.
     pub fn update_checksum(&mut self, ino: u32, mode: &ChecksumMode) {
         if let Some(c) = self.compute_checksum(ino, mode) {
-            self.put(offset_of!(RawInode, checksum_lo), &(c as u16).to_le_bytes());
+            self.put(offset_of!(RawInode, checksum_lo), &low16(c).to_le_bytes());
             if self.has_checksum_hi() {
-                self.put(
-                    offset_of!(RawInode, checksum_hi),
-                    &((c >> 16) as u16).to_le_bytes(),
-                );
+                self.put(offset_of!(RawInode, checksum_hi), &high16(c).to_le_bytes());
             }
         }
     }

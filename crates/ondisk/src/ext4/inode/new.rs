@@ -2,6 +2,7 @@
 
 use super::{GOOD_OLD_INODE_SIZE, InodeFlags, InodeView};
 use crate::ext4::time::Timestamp;
+use crate::num::count16;
 use core::mem::offset_of;
 
 /// What a new inode starts with. Size, blocks, attributes and `i_block` are empty.
@@ -38,7 +39,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> InodeView<B> {
         if extra > 0 {
             self.put(
                 offset_of!(super::RawInode, extra_isize),
-                &(extra as u16).to_le_bytes(),
+                &count16(extra).to_le_bytes(),
             );
         }
         self.set_mode(new.mode);

@@ -4,6 +4,7 @@ use super::{DYNAMIC_REV, GOOD_OLD_FIRST_INO, MAGIC, SUPERBLOCK_OFFSET, Superbloc
 use crate::error::{OnDiskError, Result, corrupt};
 use crate::ext4::features::{Compat, Incompat, RoCompat};
 use crate::ext4::group_desc::{DESC_SIZE_64BIT, GroupDesc, MIN_DESC_SIZE};
+use crate::num::{count16, low32};
 use core::ops::Range;
 
 /// Validated numbers of a volume; all arithmetic on them is safe.
@@ -119,7 +120,7 @@ fn inode_size(sb: &Superblock, block_size: u32) -> Result<u16> {
 /// Bytes of a group descriptor.
 fn desc_size(sb: &Superblock) -> Result<u16> {
     if !sb.incompat().contains(Incompat::BIT64) {
-        return Ok(MIN_DESC_SIZE as u16);
+        return Ok(count16(MIN_DESC_SIZE));
     }
     let size = sb.desc_size.get();
     if usize::from(size) < DESC_SIZE_64BIT || size > 1024 || !size.is_power_of_two() {
@@ -303,7 +304,8 @@ impl Geometry {
     #[must_use]
     pub fn group_clusters(&self, group: u32) -> u32 {
         let r = self.group_blocks(group);
-        (r.end - r.start).div_ceil(u64::from(self.blocks_per_cluster)) as u32
+        // At most `blocks_per_group`, of 32 bits.
+        low32(r.end - r.start).div_ceil(self.blocks_per_cluster)
     }
 
     /// Group and index in that group's table of inode `ino`, or `None` if there is no such inode.
