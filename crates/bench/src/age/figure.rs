@@ -1,15 +1,17 @@
 //! The figure: for each phase, how many files have so many extents, and what lengths the free space
 //! comes in.
 
+use std::path::Path;
+
 use anyhow::{Result, anyhow};
 use plotters::backend::SVGBackend;
 use plotters::drawing::{DrawingArea, IntoDrawingArea};
 use plotters::element::{PathElement, Rectangle, Text};
 use plotters::style::{BLACK, Color, ShapeStyle, WHITE};
 
-use super::Report;
-use super::report::Stage;
+use super::report::{Report, Stage};
 use crate::compare::figure::{COLOURS, style};
+use crate::files::write_all;
 use plotters::style::IntoTextStyle;
 use plotters::style::text_anchor::HPos;
 
@@ -24,8 +26,24 @@ const EDGE: i32 = 52;
 /// The values of one peer: a number for each class.
 type Bars = Vec<f64>;
 
+impl Report {
+    /// Writes text, Markdown, JSON and the figure.
+    ///
+    /// # Errors
+    /// The directory or a file cannot be written.
+    pub fn write(&self, dir: &Path) -> Result<()> {
+        let files = [
+            ("age.txt", self.text()),
+            ("age.md", self.markdown()),
+            ("age.json", self.json()?),
+            ("age.svg", draw(self)?),
+        ];
+        write_all(dir, &files)
+    }
+}
+
 /// Two charts a phase, side by side.
-pub(super) fn draw(report: &Report) -> Result<String> {
+fn draw(report: &Report) -> Result<String> {
     let phases = report.lives.first().map_or(0, |l| l.stages.len());
     let mut out = String::new();
     {

@@ -6,6 +6,7 @@
 //! unmounted, checked with `e2fsck -fn` and judged.
 
 mod command;
+mod config;
 mod figure;
 pub mod judge;
 mod peer;
@@ -19,6 +20,7 @@ use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 
 pub use command::AgeArgs;
+pub use config::{AgeConfig, Phase};
 pub use judge::Aged;
 pub use peer::{Kind, PeerSpec};
 pub use report::{Report, Stage};
@@ -26,32 +28,6 @@ pub use report::{Report, Stage};
 use peer::Peer;
 use script::{Op, Script, Shape};
 use surface::{Paths, Surface};
-
-/// What to run, and on what.
-#[derive(Clone, Debug)]
-pub struct AgeConfig {
-    /// File systems; ratios are to the first.
-    pub peers: Vec<PeerSpec>,
-    /// Bytes of each image.
-    pub image_bytes: u64,
-    /// Decides the script.
-    pub seed: u64,
-    /// The phases, one after the other.
-    pub phases: Vec<Phase>,
-    /// What is written in a day, as a part of the volume.
-    pub churn: f64,
-    /// Shows a progress bar (on standard error, if that is a terminal).
-    pub progress: bool,
-}
-
-/// A part of a volume's life.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Phase {
-    /// How full the volume is kept, 0 to 1.
-    pub full: f64,
-    /// Days after it is as full.
-    pub days: u32,
-}
 
 /// A day of filling is one of so many at most.
 const FILLING_DAYS: u32 = 400;

@@ -1,14 +1,13 @@
 //! The result: what the judge counted, side by side.
 
 use std::fmt::Write as _;
-use std::path::Path;
 
 use anyhow::Result;
 use serde::Serialize;
 
-use super::{AgeConfig, Aged, figure};
+use super::config::AgeConfig;
+use super::judge::Aged;
 use crate::compare::table::{self, Table};
-use crate::files::write_all;
 
 /// What a phase left.
 #[derive(Clone, Debug, Serialize)]
@@ -203,19 +202,5 @@ impl Report {
     /// A number that JSON has not.
     pub fn json(&self) -> Result<String> {
         Ok(serde_json::to_string_pretty(self)?)
-    }
-
-    /// Writes text, Markdown, JSON and the figure.
-    ///
-    /// # Errors
-    /// The directory or a file cannot be written.
-    pub fn write(&self, dir: &Path) -> Result<()> {
-        let files = [
-            ("age.txt", self.text()),
-            ("age.md", self.markdown()),
-            ("age.json", self.json()?),
-            ("age.svg", figure::draw(self)?),
-        ];
-        write_all(dir, &files)
     }
 }

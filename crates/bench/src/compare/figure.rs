@@ -1,4 +1,6 @@
-//! The bar figure.
+//! The bar figure, and all files of a report.
+
+use std::path::Path;
 
 use anyhow::{Result, anyhow};
 use plotters::backend::SVGBackend;
@@ -10,6 +12,7 @@ use plotters::style::{
 };
 
 use super::{Report, Value};
+use crate::files::write_all;
 
 /// A palette that people with colour blindness can tell apart (Okabe and Ito).
 pub(crate) const COLOURS: [RGBColor; 10] = [
@@ -40,9 +43,28 @@ const ENDS: [f64; 3] = [3.0, 6.0, 12.0];
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 
+impl Report {
+    /// Writes `compare.txt`, `compare.md`, `compare.json` and `compare.svg` into `dir`, which is
+    /// made if lacking.
+    pub fn write(&self, dir: &Path) -> Result<()> {
+        let files = [
+            ("compare.txt", self.text()),
+            ("compare.md", self.markdown()),
+            ("compare.json", self.json()?),
+            ("compare.svg", self.svg()?),
+        ];
+        write_all(dir, &files)
+    }
+
+    /// A bar figure of the advantages over the first target.
+    pub fn svg(&self) -> Result<String> {
+        draw(self)
+    }
+}
+
 /// One group of bars per metric: how much better each target is than the first (1 is equal, longer
 /// is better).
-pub(super) fn draw(report: &Report) -> Result<String> {
+fn draw(report: &Report) -> Result<String> {
     let targets = i32::try_from(report.targets.len())?;
     let group = targets * BAR + GAP;
     let legend = legend(report)?;

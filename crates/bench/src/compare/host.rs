@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use stetfs_testkit::{Image, KernelMount, LoopDev, LoopOptions, Scratch};
 
-use super::Format;
+use super::format::Format;
 
 /// XFS has at least so much beside the image: its log, and what is given new blocks.
 const BESIDE: u64 = 512 << 20;

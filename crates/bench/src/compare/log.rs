@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use stetfs::low::Fs;
 
-use super::work::output;
+use super::program::output;
 
 /// The counters that are used, as `stetfs stat --json` gives them below `journal`.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]

@@ -5,12 +5,15 @@
 //! Reported are medians over the rounds and ratios to the first target.
 
 mod command;
+mod config;
 mod device;
 pub(crate) mod figure;
+mod format;
 mod host;
 mod log;
 mod peers;
 mod points;
+mod program;
 mod report;
 mod sizes;
 mod stats;
@@ -19,73 +22,28 @@ mod target;
 mod work;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 
 pub use command::CompareArgs;
+pub use config::CompareConfig;
 pub use device::{Counters, Worn};
+pub use format::Format;
 pub use log::{Packing, Waits};
-pub use peers::{Format, InMemory, KernelFs, PeerSpec, Peers, PeersConfig};
-pub use report::{Better, Mark, Metric, Report, Value};
+pub use peers::{InMemory, KernelFs, PeerSpec, Peers, PeersConfig};
+pub use report::{Mark, Metric, Report, Value};
 pub use sizes::{Oltp, Postmark, Sizes};
 pub use target::Target;
-pub use work::{Beside, SqliteJournal, Workload};
+pub use work::{Beside, Better, SqliteJournal, Workload};
 
 pub(crate) use log::LogCounters;
 pub(crate) use points::{Points, Run};
 pub(crate) use work::place::Place;
-pub(crate) use work::scaling::{Work, drive};
+pub(crate) use work::{Work, drive};
 
 use work::Shared;
 pub(crate) use work::{Below, Measured, Outcome, sqlite_is_missing, text};
-
-/// What to compare and how.
-#[derive(Debug)]
-pub struct CompareConfig {
-    /// The file systems; ratios are to the first.
-    pub targets: Vec<Target>,
-    /// What is run.
-    pub workloads: Vec<Workload>,
-    /// What each workload runs beside, one after the other.
-    pub beside: Vec<Beside>,
-    /// How often each workload runs on each target.
-    pub rounds: u32,
-    /// How much work a round does.
-    pub sizes: Sizes,
-    /// The `sqlite3` program for the SQLite workloads.
-    pub sqlite3: PathBuf,
-    /// Where each run of a workload is kept as soon as it is done, and looked for: an interrupted
-    /// call goes on from there.
-    pub saved: Option<PathBuf>,
-    /// Show a progress bar (on standard error, if that is a terminal).
-    pub progress: bool,
-}
-
-impl CompareConfig {
-    /// All workloads at normal size, five rounds.
-    pub fn new(targets: Vec<Target>) -> Self {
-        Self {
-            targets,
-            workloads: Workload::ALL.to_vec(),
-            beside: vec![Beside::ALONE],
-            rounds: 5,
-            sizes: Sizes::normal(),
-            sqlite3: "sqlite3".into(),
-            saved: None,
-            progress: true,
-        }
-    }
-
-    /// Three small rounds.
-    #[must_use]
-    pub fn quick(mut self) -> Self {
-        self.rounds = 3;
-        self.sizes = Sizes::quick();
-        self
-    }
-}
 
 /// Runs the comparison. Each target gets a temporary directory of ours, which is removed again.
 pub fn run(config: &mut CompareConfig) -> Result<Report> {

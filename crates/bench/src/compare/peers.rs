@@ -6,7 +6,6 @@
 //! written, in the host file system.
 
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, anyhow};
@@ -17,75 +16,13 @@ use stetfs::low::{
 };
 use stetfs_flash::{Model, Ssd, Timed};
 use stetfs_fuse::{DeviceFs, MountOptions, Service};
-use stetfs_testkit::{Attach, Image, LoopDev, LoopOptions, Mkfs, Mounted, Mounter, Scratch, cmd};
+use stetfs_testkit::{Attach, Image, LoopDev, LoopOptions, Mkfs, Mounted, Mounter, Scratch};
 
+use super::format::Format;
 use super::host::XfsHost;
 use super::target::OnVolume;
 use super::{CompareConfig, Report, SqliteJournal, Target, run};
 use crate::aged;
-
-/// What is made on the image of a peer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Format {
-    /// ext4 as mke2fs makes it.
-    #[default]
-    Ext4,
-    /// ext4 with the `fast_commit` feature.
-    FastCommit,
-    /// XFS.
-    Xfs,
-}
-
-impl Format {
-    /// Makes it, with its journal on the device `journal` if there is one.
-    pub(super) fn make(
-        self,
-        image: &Image,
-        journal_mib: u32,
-        journal: Option<&LoopDev>,
-    ) -> Result<()> {
-        if self == Format::Xfs {
-            let log = format!("size={journal_mib}m");
-            let mut mkfs = Command::new("mkfs.xfs");
-            // No discard: it would punch the written image.
-            mkfs.args(["-q", "-f", "-K", "-m", "reflink=1", "-l", &log]);
-            mkfs.arg(image.path());
-            return cmd::run(&mut mkfs)
-                .map(drop)
-                .context("making an XFS (Debian: apt install xfsprogs)");
-        }
-        // Not lazily: the kernel would zero inode tables while the first workload runs.
-        let mut mkfs = Mkfs::new()
-            .extended("lazy_itable_init=0")
-            .extended("lazy_journal_init=0")
-            .extended("nodiscard");
-        mkfs = match journal {
-            None => mkfs.journal_mib(journal_mib),
-            Some(device) => mkfs.journal_device(device.path()),
-        };
-        if self == Format::FastCommit {
-            mkfs = mkfs.feature("fast_commit");
-        }
-        image.mkfs(&mkfs)
-    }
-
-    /// Whether the unmounted image is in order.
-    fn check(self, image: &Image) -> Result<()> {
-        match self {
-            Format::Xfs => {
-                cmd::run(Command::new("xfs_repair").arg("-n").arg(image.path())).map(drop)
-            }
-            Format::Ext4 | Format::FastCommit => image.e2fsck_fn(),
-        }
-    }
-
-    fn kernel_type(self) -> &'static str {
-        match self {
-            Format::Xfs => "xfs",
-            Format::Ext4 | Format::FastCommit => "ext4",
-        }
-    }
-}
 
 /// A way to mount a file system for the comparison.
 #[derive(Clone, Debug, Default)]

@@ -2,27 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::Path;
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use super::figure;
 use super::stats::median;
 use super::table::{self, Table};
-use super::work::Outcome;
+use super::work::{Better, Outcome};
 use super::{Counters, Packing, Waits, Worn};
-use crate::files::write_all;
-
-/// Which direction is good.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Better {
-    /// Rates.
-    Higher,
-    /// Latencies.
-    Lower,
-}
 
 /// One metric of one target.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -285,23 +272,6 @@ impl Report {
             })
             .collect();
         (!rows.is_empty()).then(|| std::iter::once(self.header()).chain(rows).collect())
-    }
-
-    /// Writes `compare.txt`, `compare.md`, `compare.json` and `compare.svg` into `dir`, which is
-    /// made if lacking.
-    pub fn write(&self, dir: &Path) -> Result<()> {
-        let files = [
-            ("compare.txt", self.text()),
-            ("compare.md", self.markdown()),
-            ("compare.json", self.json()?),
-            ("compare.svg", self.svg()?),
-        ];
-        write_all(dir, &files)
-    }
-
-    /// A bar figure of the advantages over the first target.
-    pub fn svg(&self) -> Result<String> {
-        figure::draw(self)
     }
 }
 

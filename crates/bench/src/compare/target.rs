@@ -13,7 +13,8 @@ use stetfs_flash::{Ssd, ftl};
 
 use super::device::{self, Counters};
 use super::log::LogCounters;
-use super::work::{SqliteJournal, checked};
+use super::program::checked;
+use super::work::SqliteJournal;
 
 /// Mounts the file system again; gives its directory and (where there is one) its block device
 /// node.

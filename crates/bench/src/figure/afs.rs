@@ -10,9 +10,10 @@ use stetfs::low::{BlockDevice, Composition, DeviceOptions, FileDevice, FsOptions
 use stetfs_flash::Model;
 use stetfs_testkit::KernelMount;
 
+use super::args::{Device, FigureArgs};
 use super::full_log::{self, FullLog};
+use super::part::Part;
 use super::simulated::Watched;
-use super::{Device, FigureArgs, Part};
 use crate::compare::{Below, Better, Measured, Outcome, Report};
 
 pub(super) const RECOVERY: &str = "\

@@ -1,7 +1,8 @@
 //! AFS, figure 3-8: MariaDB with and without its double writes, mounted.
 
+use super::args::Spec;
 use super::ldj::peer;
-use super::{Part, Spec};
+use super::part::Part;
 use crate::compare::{Beside, Workload};
 
 pub(super) const DATABASES: &str = "\

@@ -7,8 +7,9 @@ use anyhow::{Context, Result};
 use stetfs::low::{Fs, FsError, Ino, MemDevice, OpenRef, ROOT_INO, SetAttr};
 use stetfs_flash::Model;
 
+use super::args::FigureArgs;
 use super::modes::{self, Points, root, sync_all};
-use super::{FigureArgs, Part};
+use super::part::Part;
 
 pub(super) const SERVERS: &str = "\
 figure 3-7: AFS as fast as the other modes or faster in most cases, even with a journal of 128 MB, also in the web server, which \

@@ -2,8 +2,9 @@
 
 use anyhow::{Result, ensure};
 
+use super::args::Spec;
 use super::ldj::peer;
-use super::{Part, Spec};
+use super::part::Part;
 use crate::compare::{
     Beside, Mark, Metric, PeerSpec, Report, SqliteJournal, Value, Workload, sqlite_is_missing,
 };

@@ -7,8 +7,9 @@ use anyhow::Result;
 use stetfs::low::{Fs, MemDevice, OpenRef, ROOT_INO};
 use stetfs_flash::Model;
 
+use super::args::FigureArgs;
 use super::modes::{self, Mode, Points, root, sync_all};
-use super::{FigureArgs, Part};
+use super::part::Part;
 use crate::compare::Outcome;
 
 pub(super) const SMALL_JOURNAL: &str = "\

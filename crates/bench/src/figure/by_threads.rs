@@ -13,7 +13,8 @@ use stetfs_flashlab::figure::{Panel, Series};
 use stetfs_nvm::MemRegion;
 use stetfs_testkit::{Image, Mkfs};
 
-use super::{Device, Figure, FigureArgs, Part, QUICK, Spec};
+use super::args::{Device, FigureArgs, Spec};
+use super::part::{Figure, Part, QUICK};
 use crate::compare::{
     Below, LogCounters, Measured, Outcome, Place, Points, Report, Run, Sizes, Work, drive,
 };

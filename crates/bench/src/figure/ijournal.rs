@@ -1,6 +1,6 @@
 //! iJournaling: Park and Shin, USENIX ATC 2017.
 
-use super::Spec;
+use super::args::Spec;
 use super::ldj::peer;
 use crate::compare::{Beside, KernelFs, PeerSpec, Workload};
 

@@ -1,6 +1,6 @@
 //! Latency that does not depend on how long the server runs (decisions/0014).
 
-use super::Spec;
+use super::args::Spec;
 use super::ldj::peer;
 use crate::compare::{Beside, KernelFs, PeerSpec, Workload};
 

@@ -1,6 +1,6 @@
 //! LDJ: Kang and others, ACM Transactions on Storage 2019; Kang's dissertation, chapter 4.
 
-use super::Spec;
+use super::args::Spec;
 use crate::compare::{Beside, PeerSpec, Workload};
 
 pub(super) const SERVERS: &str = "\

@@ -19,9 +19,10 @@ use stetfs_flash::segments::{Cleaner, LogDevice, LogOptions};
 use stetfs_flash::{Model, Ssd};
 use stetfs_testkit::{Image, Mkfs};
 
+use super::args::FigureArgs;
 use super::full_log::BLOCK;
 use super::modes::{root, sync_all};
-use super::{FigureArgs, Part};
+use super::part::Part;
 use crate::compare::{Below, Better, Mark, Measured, Outcome, Report};
 
 pub(super) const PAPER: &str = "\

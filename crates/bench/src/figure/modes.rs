@@ -13,9 +13,10 @@ use stetfs::low::{
 use stetfs_flash::Model;
 use stetfs_testkit::{Image, Mkfs};
 
+use super::args::FigureArgs;
 use super::full_log::BLOCK;
+use super::part::Part;
 use super::simulated::Watched;
-use super::{FigureArgs, Part};
 use crate::compare::{Below, Better, Mark, Measured, Metric, Outcome, Report};
 
 /// A mode: its name in tables, the preset, and how checkpoints bring blocks home where the preset

@@ -6,9 +6,10 @@ use std::path::Path;
 use anyhow::Result;
 use stetfs_testkit::Scratch;
 
+use super::args::{FigureArgs, Spec};
 use super::by_threads::{self, Library, Whole};
 use super::ldj::peer;
-use super::{FigureArgs, Part, Spec};
+use super::part::Part;
 use crate::compare::{Beside, InMemory, KernelFs, PeerSpec, Work, Workload};
 
 pub(super) const VARMAIL: &str = "\

@@ -12,7 +12,8 @@ use stetfs::low::{
 use stetfs_flash::Timed;
 use stetfs_testkit::{Image, Mkfs};
 
-use super::{Device, FigureArgs, Part};
+use super::args::{Device, FigureArgs};
+use super::part::Part;
 use crate::compare::{Below, Better, Measured, Outcome, Report};
 
 /// Bytes of file data in the log when the crash comes; a fifth with --quick.

@@ -5,9 +5,10 @@ use std::path::Path;
 
 use anyhow::Result;
 
+use super::args::{FigureArgs, Spec};
 use super::by_threads::{self, Library};
 use super::ldj::peer;
-use super::{FigureArgs, Part, Spec};
+use super::part::Part;
 use crate::compare::{Beside, KernelFs, PeerSpec, Work, Workload};
 
 pub(super) const PAPER: &str = "\
@@ -101,8 +102,8 @@ mod tests {
     use stetfs::low::MemDevice;
     use stetfs_testkit::{Image, Mkfs};
 
-    use super::super::Figure;
     use super::super::by_threads::{by_threads, curves, named};
+    use super::super::part::Figure;
     use super::*;
     use crate::compare::{Report, Sizes};
 

@@ -13,6 +13,9 @@ use crate::compare::figure::{COLOURS, style};
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 type Drawn<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
+/// What a first look is worth.
+pub(super) const QUICK: &str = "A first look (--quick): parts of the traces, small devices. What it says of the claims does not count.";
+
 const WIDTH: i32 = 480;
 const HEIGHT: i32 = 300;
 /// Around the curves.
@@ -34,7 +37,7 @@ pub(super) fn draw(figure: &Figure) -> Result<String> {
         figure.name, figure.setup
     )];
     if figure.quick {
-        title.push(super::QUICK.to_owned());
+        title.push(QUICK.to_owned());
     }
     panels(title, figure.paper, &figure.panels)
 }

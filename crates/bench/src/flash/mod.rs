@@ -11,6 +11,7 @@ use stetfs_flashlab::figure::{Card, Figure, Name, Panel, Scale};
 
 use crate::compare::table;
 use crate::files::write_all;
+use draw::QUICK;
 
 /// Arguments of `flash figure`.
 #[derive(Clone, Debug, Args)]
@@ -98,9 +99,6 @@ fn write(figure: &Figure, dir: &Path) -> Result<()> {
         .map(|(name, text)| (name.as_str(), text.clone()));
     write_all(dir, &files.collect::<Vec<_>>())
 }
-
-/// What a first look is worth.
-const QUICK: &str = "A first look (--quick): parts of the traces, small devices. What it says of the claims does not count.";
 
 /// Points of a curve that a table has room for.
 const COLUMNS: usize = 12;

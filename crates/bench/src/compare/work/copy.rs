@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
 
-use super::{Measured, Meter, Outcome, Shared};
+use super::measured::{Measured, Meter, Outcome};
+use super::shared::Shared;
+use crate::compare::Better;
 use crate::compare::Target;
-use crate::compare::report::Better;
 
 /// Directories of the tree, with the number of files in each and how many fifths of the bytes they
 /// have.

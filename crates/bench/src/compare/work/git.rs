@@ -6,9 +6,11 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::{Measured, Meter, Outcome, Shared, checked};
+use super::measured::{Measured, Meter, Outcome};
+use super::shared::Shared;
+use crate::compare::Better;
 use crate::compare::Target;
-use crate::compare::report::Better;
+use crate::compare::program::checked;
 
 /// Files in one directory of the repository.
 const PER_DIRECTORY: u32 = 40;

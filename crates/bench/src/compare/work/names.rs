@@ -8,8 +8,8 @@ use std::time::Instant;
 use anyhow::{Result, anyhow, bail};
 use stetfs::low::{Ctx, Fs, Ino, ROOT_INO, RenameFlags};
 
-use super::{Below, Measured, Meter, Outcome};
-use crate::compare::report::Better;
+use super::measured::{Below, Measured, Meter, Outcome};
+use crate::compare::Better;
 use crate::compare::{Sizes, Target};
 
 /// Files of the stat workload.

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use super::{Measured, Meter, Outcome};
-use crate::compare::report::Better;
+use super::measured::{Measured, Meter, Outcome};
+use crate::compare::Better;
 use crate::compare::{Postmark, Sizes, Target};
 
 /// The files that exist.

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use anyhow::Result;
 
+use super::drive::{Hand, drive};
+use super::measured::{Measured, Meter, Outcome};
 use super::place::{How, Opened, Place};
-use super::scaling::{Hand, drive};
-use super::{Measured, Meter, Outcome};
-use crate::compare::report::Better;
+use crate::compare::Better;
 use crate::compare::{Sizes, Target};
 
 /// The parameters of a profile.

@@ -1,15 +1,13 @@
 //! The same work by more and more threads: whether they hold each other up (Z-Journal, §5).
 
+use anyhow::Result;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
 
-use anyhow::{Result, anyhow};
-
+use super::drive::{Hand, drive};
+use super::measured::{Below, Measured, Meter, Outcome};
 use super::place::{How, Place};
-use super::{Below, Measured, Meter, Outcome, profile};
-use crate::compare::report::Better;
+use super::profile;
+use crate::compare::Better;
 use crate::compare::{Sizes, Target};
 
 /// A write, bytes.
@@ -19,8 +17,6 @@ const PAGES: u64 = 1024;
 /// All threads together make so many files for each that the workload on names has. Five numbers of
 /// threads then leave room in the 65,536 inodes of an image of 1 GiB.
 const NAMES: u32 = 2;
-/// How often it is looked whether all threads have done their work.
-const LOOK: Duration = Duration::from_millis(5);
 
 /// What each thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,9 +101,6 @@ impl Work {
     }
 }
 
-/// A step of a thread: operations done, none when its work is done.
-pub(crate) type Hand<'a> = Box<dyn FnMut() -> Result<Option<u64>> + Send + 'a>;
-
 fn creating<'a>(place: &'a Place<'a>, dir: String, files: u32, filled: bool) -> Hand<'a> {
     let mut n = 0;
     Box::new(move || {
@@ -154,42 +147,6 @@ fn overwriting<'a>(place: &'a Place<'a>, dir: &str) -> Result<Hand<'a>> {
         n += 1;
         Ok(Some(1))
     }))
-}
-
-/// Lets each do its steps in a thread, for so many seconds or until all have done their work:
-/// operations, and seconds.
-pub(crate) fn drive(place: &Place<'_>, hands: Vec<Hand<'_>>, limit: u32) -> Result<(f64, f64)> {
-    let (operations, over) = (AtomicU64::new(0), AtomicBool::new(false));
-    let limit = Duration::from_secs(limit.max(1).into());
-    let start = Instant::now();
-    thread::scope(|scope| -> Result<()> {
-        let (operations, over) = (&operations, &over);
-        let threads: Vec<_> = (0..)
-            .zip(hands)
-            .map(|(t, mut hand)| {
-                scope.spawn(move || -> Result<()> {
-                    place.work_as(t);
-                    while !over.load(Ordering::Relaxed)
-                        && let Some(done) = hand()?
-                    {
-                        operations.fetch_add(done, Ordering::Relaxed);
-                    }
-                    Ok(())
-                })
-            })
-            .collect();
-        while start.elapsed() < limit && !threads.iter().all(|t| t.is_finished()) {
-            thread::sleep(LOOK);
-        }
-        over.store(true, Ordering::Relaxed);
-        threads.into_iter().try_for_each(|thread| {
-            thread
-                .join()
-                .map_err(|_| anyhow!("a worker thread panicked"))?
-        })
-    })?;
-    let seconds = start.elapsed().as_secs_f64();
-    Ok((operations.load(Ordering::Relaxed) as f64, seconds))
 }
 
 /// The work on a mount, by each number of threads.

@@ -9,8 +9,9 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use super::{Measured, Meter, Outcome, Shared};
-use crate::compare::report::Better;
+use super::measured::{Measured, Meter, Outcome};
+use super::shared::Shared;
+use crate::compare::Better;
 use crate::compare::{Sizes, Target};
 
 /// Rows in the table before the clock starts, so that its B-tree has some depth.

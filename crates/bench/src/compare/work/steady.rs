@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use rustix::fs::{Advice, fadvise};
 
+use super::measured::{Below, Measured, Outcome};
 use super::stream::noise;
-use super::{Below, Measured, Outcome};
-use crate::compare::report::Better;
+use crate::compare::Better;
 use crate::compare::stats::percentile;
 use crate::compare::{Sizes, Target};
 

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use anyhow::{Result, ensure};
 
-use super::{Below, Measured, Meter, Outcome};
-use crate::compare::report::Better;
+use super::measured::{Below, Measured, Meter, Outcome};
+use crate::compare::Better;
 use crate::compare::{Sizes, Target};
 
 const CALL: usize = 1 << 20;

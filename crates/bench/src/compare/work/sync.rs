@@ -10,8 +10,8 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use stetfs::low::{Ctx, ROOT_INO, Wait};
 
-use super::{Below, Measured, Meter, Outcome};
-use crate::compare::report::Better;
+use super::measured::{Below, Measured, Meter, Outcome};
+use crate::compare::Better;
 use crate::compare::stats::percentile;
 use crate::compare::{Sizes, Target};
 

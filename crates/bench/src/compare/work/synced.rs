@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::{Below, Measured, Outcome};
-use crate::compare::report::Better;
+use super::measured::{Below, Measured, Outcome};
+use crate::compare::Better;
 use crate::compare::stats::percentile;
 use crate::compare::{Sizes, Target};
 

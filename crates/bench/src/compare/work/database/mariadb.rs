@@ -9,8 +9,8 @@ use std::time::Duration;
 use anyhow::Result;
 use rustix::process::Signal;
 
-use super::super::checked;
 use super::{Programs, Server, path};
+use crate::compare::program::checked;
 
 const PROGRAMS: [&str; 4] = ["mariadb-install-db", "mariadbd", "mariadb", "sysbench"];
 /// Where servers are, which a user's PATH may leave out.

@@ -7,8 +7,8 @@ use std::process::Command;
 use anyhow::Result;
 use rustix::process::Signal;
 
-use super::super::checked;
 use super::{Programs, Server, path};
+use crate::compare::program::checked;
 
 /// All have to be in the same directory: Debian's wrappers in /usr/bin are not enough.
 const PROGRAMS: [&str; 4] = ["initdb", "postgres", "pgbench", "psql"];

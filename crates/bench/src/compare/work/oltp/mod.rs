@@ -4,8 +4,8 @@ mod loads;
 pub(super) mod pgbench;
 pub(super) mod sysbench;
 
-use super::{Below, Measured, Outcome};
-use crate::compare::report::Better;
+use super::measured::{Below, Measured, Outcome};
+use crate::compare::Better;
 use crate::compare::{Oltp, Target};
 pub(super) use loads::{TPCB, TPCC, YCSB_A};
 pub(super) use sysbench::{LINKBENCH, READ_WRITE};

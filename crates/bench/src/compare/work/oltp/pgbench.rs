@@ -5,9 +5,11 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 
 use super::super::database::{Server, postgres};
-use super::super::{Meter, Outcome, Shared, checked, output};
+use super::super::measured::{Meter, Outcome};
+use super::super::shared::Shared;
 use super::loads::Load;
 use super::{done, protection};
+use crate::compare::program::{checked, output};
 use crate::compare::{Oltp, Sizes, Target};
 
 /// The server's memory for pages: less than the tables, so that pages are written all the time.

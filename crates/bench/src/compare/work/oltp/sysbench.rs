@@ -5,8 +5,10 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 
 use super::super::database::{Server, mariadb};
-use super::super::{Meter, Outcome, Shared, output};
+use super::super::measured::{Meter, Outcome};
+use super::super::shared::Shared;
 use super::{done, protection};
+use crate::compare::program::output;
 use crate::compare::{Oltp, Sizes, Target};
 
 const DATABASE: &str = "bench";

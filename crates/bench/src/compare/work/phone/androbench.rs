@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 
 use rusqlite::{Connection, ToSql, params_from_iter};
 
-use super::{Load, letters};
+use super::load::{Load, letters};
 
 pub(in super::super) const ANDROBENCH: Load = Load {
     title: "AndroBench-like",

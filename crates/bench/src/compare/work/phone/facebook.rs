@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 
 use rusqlite::{Connection, params};
 
-use super::{Load, letters, weighed};
+use super::load::{Load, letters, weighed};
 
 pub(in super::super) const FACEBOOK: Load = Load {
     title: "Facebook-like",

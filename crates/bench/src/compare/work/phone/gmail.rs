@@ -12,7 +12,7 @@ use std::ops::RangeInclusive;
 
 use rusqlite::{Connection, params};
 
-use super::{Load, letters, weighed};
+use super::load::{Load, letters, weighed};
 
 pub(in super::super) const GMAIL: Load = Load {
     title: "Gmail-like",

@@ -5,8 +5,9 @@
 mod androbench;
 mod facebook;
 mod gmail;
+mod journal;
+mod load;
 
-use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -16,9 +17,11 @@ use rusqlite::Connection;
 pub(super) use androbench::ANDROBENCH;
 pub(super) use facebook::FACEBOOK;
 pub(super) use gmail::GMAIL;
+pub use journal::SqliteJournal;
+use load::Load;
 
-use super::{Below, Measured, Meter, Outcome};
-use crate::compare::report::Better;
+use super::measured::{Below, Measured, Meter, Outcome};
+use crate::compare::Better;
 use crate::compare::{Sizes, Target};
 
 /// Transactions, by those of the small workloads: enough for several checkpoints of SQLite's log.
@@ -27,38 +30,6 @@ const TRANSACTIONS: u32 = 2;
 const SEED: u64 = 39;
 /// What SQLite has to be built with to commit without a journal.
 const ATOMIC: &str = "ENABLE_BATCH_ATOMIC_WRITE";
-
-/// How SQLite keeps its transactions whole.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SqliteJournal {
-    /// A rollback journal, which each transaction makes and deletes.
-    #[default]
-    Rollback,
-    /// A write-ahead log.
-    Wal,
-    /// No journal: the file system has atomic writes.
-    None,
-}
-
-impl SqliteJournal {
-    fn mode(self) -> &'static str {
-        match self {
-            // Without a journal, too: that is up to what the file system offers.
-            Self::Rollback | Self::None => "DELETE",
-            Self::Wal => "WAL",
-        }
-    }
-}
-
-/// What an application does.
-pub(super) struct Load {
-    /// For the report.
-    title: &'static str,
-    /// Makes tables with what is there before the clock starts.
-    fill: fn(&Connection, &mut fastrand::Rng) -> rusqlite::Result<()>,
-    /// One transaction, the `n`th of `of`.
-    transaction: fn(&Connection, &mut fastrand::Rng, n: u32, of: u32) -> rusqlite::Result<()>,
-}
 
 /// Why SQLite cannot do without a journal, if it cannot.
 pub(crate) fn is_missing() -> Option<String> {
@@ -210,29 +181,10 @@ fn content(db: &Connection) -> rusqlite::Result<Vec<(String, i64, i64, i64)>> {
     names.into_iter().map(of).collect()
 }
 
-/// Letters and digits, so many.
-fn letters(rng: &mut fastrand::Rng, bytes: RangeInclusive<usize>) -> String {
-    let bytes = rng.usize(bytes);
-    std::iter::repeat_with(|| rng.alphanumeric())
-        .take(bytes)
-        .collect()
-}
-
-/// One of the things, each as often as the number beside it says.
-fn weighed<T: Copy>(rng: &mut fastrand::Rng, things: &[(T, u32)]) -> Option<T> {
-    let mut at = rng.u32(..things.iter().map(|(_, weight)| weight).sum::<u32>().max(1));
-    for (thing, weight) in things {
-        if at < *weight {
-            return Some(*thing);
-        }
-        at -= weight;
-    }
-    None
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use super::load::weighed;
     use super::*;
 
     const LOADS: [&Load; 3] = [&FACEBOOK, &GMAIL, &ANDROBENCH];
