@@ -15,12 +15,6 @@ use crate::quota::Promise;
 use crate::types::{Ctx, FsOptions};
 
 /// Root.
-pub(crate) const ROOT: Ctx = Ctx {
-    uid: 0,
-    gid: 0,
-    pid: 1,
-};
-
 /// A regular file, or what `mode` says, of whom no limits hold.
 pub(crate) fn new_file(
     fs: &Fs,
@@ -34,7 +28,7 @@ pub(crate) fn new_file(
         again: None,
         promise: &Promise::nothing(),
     };
-    fs.new_inode(h, dir, &ROOT, &file)
+    fs.new_inode(h, dir, &Ctx::ROOT, &file)
 }
 
 /// A fresh volume of `mib` MiB in memory.

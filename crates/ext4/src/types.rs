@@ -24,6 +24,13 @@ pub struct Ctx {
 }
 
 impl Ctx {
+    /// The superuser.
+    pub const ROOT: Ctx = Ctx {
+        uid: 0,
+        gid: 0,
+        pid: 0,
+    };
+
     /// In place of a user id: whoever asked for the caller has made sure that he owns what he
     /// changes. Nobody has this id.
     pub const OWNER: u32 = u32::MAX;

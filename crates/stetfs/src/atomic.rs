@@ -12,8 +12,9 @@ use parking_lot::Mutex;
 use crate::error::{Error, Result, Why};
 use crate::low::{self, Ino};
 use crate::open_options::OpenOptions;
-use crate::shared::{ROOT, Shared};
+use crate::shared::Shared;
 use crate::volume::Volume;
+use stetfs_ext4::Ctx;
 
 /// Files that change all at once, or not at all, whatever happens.
 ///
@@ -187,7 +188,7 @@ impl AtomicFile<'_> {
     /// [limit](AtomicGroup::limit).
     pub fn set_len(&self, size: u64) -> Result<()> {
         self.does("set the size of", |group| {
-            group.set_size(&ROOT, self.ino, size)
+            group.set_size(&Ctx::ROOT, self.ino, size)
         })
     }
 
@@ -198,7 +199,7 @@ impl AtomicFile<'_> {
     pub fn zero(&self, range: Range<u64>) -> Result<()> {
         let len = range.end.saturating_sub(range.start);
         self.does("write", |group| {
-            group.zero(&ROOT, self.ino, range.start, len)
+            group.zero(&Ctx::ROOT, self.ino, range.start, len)
         })
     }
 }
@@ -209,6 +210,8 @@ impl FileExt for AtomicFile<'_> {
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
-        Ok(self.does("write", |group| group.write(&ROOT, self.ino, offset, buf))?)
+        Ok(self.does("write", |group| {
+            group.write(&Ctx::ROOT, self.ino, offset, buf)
+        })?)
     }
 }

@@ -13,8 +13,9 @@ use crate::error::{Error, Result};
 use crate::low::{self, FileType, Fs, FsError, Ino, OpenRef};
 use crate::metadata::Metadata;
 use crate::resolve::{self, Found, Last};
-use crate::shared::{ROOT, Shared, errno, error_of};
+use crate::shared::{Shared, errno, error_of};
 use crate::volume::Volume;
+use stetfs_ext4::Ctx;
 
 /// Names that are read at a time.
 const BATCH: usize = 64;
@@ -110,7 +111,7 @@ fn is_name(name: &[u8]) -> bool {
 /// Opens a directory for its names.
 pub(crate) fn open(fs: &Fs, dir: &Found<'_>) -> low::Result<OpenRef> {
     match dir.attr.kind.is_dir() {
-        true => fs.open_inode(&ROOT, dir.ino(), OFlags::RDONLY.bits() as i32),
+        true => fs.open_inode(&Ctx::ROOT, dir.ino(), OFlags::RDONLY.bits() as i32),
         false => errno(Errno::NOTDIR),
     }
 }

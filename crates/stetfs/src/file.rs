@@ -13,7 +13,8 @@ use rustix::io::Errno;
 use crate::error::{Error, Result};
 use crate::low::{self, FallocateMode, Fs, FsError, OpenRef, SeekWhat, SetAttr, Wait};
 use crate::metadata::{Metadata, SetMetadata};
-use crate::shared::{ROOT, Shared, errno, error_of, is, wait};
+use crate::shared::{Shared, errno, error_of, is, wait};
+use stetfs_ext4::Ctx;
 
 /// An open file, as [`std::fs::File`]: [`Read`], [`Write`] and [`Seek`], also of `&File`, and
 /// [`FileExt`].
@@ -87,7 +88,7 @@ impl File {
     /// # Errors
     /// An immutable file, a read-only volume, no room.
     pub fn set_metadata(&self, set: &SetMetadata) -> Result<()> {
-        let done = self.fs().setattr(&ROOT, self.open.ino(), &set.0);
+        let done = self.fs().setattr(&Ctx::ROOT, self.open.ino(), &set.0);
         done.map(drop).map_err(self.failed("change"))
     }
 
@@ -119,7 +120,7 @@ impl File {
         };
         let done = self.may_write().and_then(|()| {
             let _one = self.volume.appends(self.open.ino()).read();
-            self.fs().setattr(&ROOT, self.open.ino(), &set)
+            self.fs().setattr(&Ctx::ROOT, self.open.ino(), &set)
         });
         done.map(drop).map_err(self.failed("set the size of"))
     }
@@ -200,7 +201,7 @@ impl File {
             0 => Ok(()),
             len => self
                 .fs()
-                .fallocate(&ROOT, &self.open, mode, range.start, len),
+                .fallocate(&Ctx::ROOT, &self.open, mode, range.start, len),
         }
     }
 
@@ -256,7 +257,7 @@ impl File {
         let ino = self.open.ino();
         let lock = self.volume.appends(ino);
         let write = |at: u64| -> low::Result<(usize, u64)> {
-            let n = self.fs().write(&ROOT, &self.open, at, buf, false)?;
+            let n = self.fs().write(&Ctx::ROOT, &self.open, at, buf, false)?;
             Ok((n, at.saturating_add(n as u64)))
         };
         let written = self.may_write().and_then(|()| match self.access.append {

@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::error::{Error, Result};
 use crate::low::{Attr, FileType, SetAttr, TimeSet, Timestamp};
 use crate::resolve::{self, Last};
-use crate::shared::ROOT;
 use crate::volume::Volume;
+use stetfs_ext4::Ctx;
 
 /// The permission bits of a mode.
 const PERMISSIONS: u32 = 0o7777;
@@ -254,8 +254,8 @@ impl Volume {
 
     fn set(&self, path: &Path, set: &SetMetadata, last: Last) -> Result<()> {
         let fs = self.shared.fs();
-        let done =
-            resolve::find(fs, path, last).and_then(|found| fs.setattr(&ROOT, found.ino(), &set.0));
+        let done = resolve::find(fs, path, last)
+            .and_then(|found| fs.setattr(&Ctx::ROOT, found.ino(), &set.0));
         done.map(drop).map_err(|e| Error::new("change", path, e))
     }
 

@@ -11,8 +11,9 @@ use crate::dir;
 use crate::error::{Error, Result};
 use crate::low::{self, Attr, Fs, FsError, Ino, RenameFlags};
 use crate::resolve::{Found, Last, Place, find, place};
-use crate::shared::{ROOT, errno, is};
+use crate::shared::{errno, is};
 use crate::volume::Volume;
+use stetfs_ext4::Ctx;
 
 /// Permissions of a new directory, from which the umask goes.
 const DIR_MODE: u32 = 0o777;
@@ -177,7 +178,7 @@ impl Volume {
         let (fs, path, link) = (self.fs(), path.as_ref(), link.as_ref());
         let done = find(fs, path, Last::Keep).and_then(|found| {
             let Place { dir, name, .. } = file_place(fs, link, Errno::EXIST)?;
-            fs.link(&ROOT, found.ino(), dir.ino(), &name)
+            fs.link(&Ctx::ROOT, found.ino(), dir.ino(), &name)
         });
         done.map(|attr| made(fs, attr))
             .map_err(|e| Error::on_two("link", path, link, e))
@@ -207,7 +208,7 @@ impl Volume {
         }
         let flags = RenameFlags::default();
         fs.rename(
-            &ROOT,
+            &Ctx::ROOT,
             old.dir.ino(),
             &old.name,
             new.dir.ino(),
@@ -227,7 +228,7 @@ impl Volume {
             if is_dir && !Found::lookup(fs, dir.ino(), &name)?.attr.kind.is_dir() {
                 return errno(Errno::NOTDIR);
             }
-            fs.unlink(&ROOT, dir.ino(), &name)
+            fs.unlink(&Ctx::ROOT, dir.ino(), &name)
         });
         done.map_err(|e| Error::new("remove", path, e))
     }
@@ -239,7 +240,7 @@ impl Volume {
     pub fn remove_dir(&self, path: impl AsRef<Path>) -> Result<()> {
         let (fs, path) = (self.fs(), path.as_ref());
         let done = place(fs, path, Errno::BUSY)
-            .and_then(|Place { dir, name, .. }| fs.rmdir(&ROOT, dir.ino(), &name));
+            .and_then(|Place { dir, name, .. }| fs.rmdir(&Ctx::ROOT, dir.ino(), &name));
         done.map_err(|e| Error::new("remove the directory", path, e))
     }
 
@@ -253,11 +254,11 @@ impl Volume {
         let path = path.as_ref();
         let fs = self.fs();
         let done = place(fs, path, Errno::BUSY).and_then(|Place { dir, name, .. }| {
-            match fs.unlink(&ROOT, dir.ino(), &name) {
+            match fs.unlink(&Ctx::ROOT, dir.ino(), &name) {
                 Err(e) if is(&e, Errno::ISDIR) => {
                     let top = Found::lookup(fs, dir.ino(), &name)?;
                     empty(fs, top)?;
-                    fs.rmdir(&ROOT, dir.ino(), &name)
+                    fs.rmdir(&Ctx::ROOT, dir.ino(), &name)
                 }
                 done => done,
             }
@@ -287,7 +288,7 @@ fn empty(fs: &Fs, top: Found<'_>) -> low::Result<()> {
         }
         let Some(done) = levels.pop() else { break };
         if let Some(above) = levels.last() {
-            fs.rmdir(&ROOT, above.dir.ino(), &done.name)?;
+            fs.rmdir(&Ctx::ROOT, above.dir.ino(), &done.name)?;
         }
     }
     Ok(())
@@ -301,7 +302,7 @@ fn level<'a>(fs: &'a Fs, dir: Found<'a>, name: Vec<u8>) -> low::Result<Level<'a>
     while let Some(cookie) = from {
         let (names, next) = dir::batch(fs, &open, cookie)?;
         for entry in names {
-            match fs.unlink(&ROOT, dir.ino(), &entry.name) {
+            match fs.unlink(&Ctx::ROOT, dir.ino(), &entry.name) {
                 Err(e) if is(&e, Errno::ISDIR) => below.push(entry.name),
                 // Somebody else removed it.
                 Err(e) if is(&e, Errno::NOENT) => {}

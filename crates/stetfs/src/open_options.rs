@@ -10,8 +10,9 @@ use crate::error::{Error, Result, Why};
 use crate::file::{Access, File};
 use crate::low::{self, Fs, OpenRef};
 use crate::resolve::{Found, Way};
-use crate::shared::{ROOT, Shared, errno, is};
+use crate::shared::{Shared, errno, is};
 use crate::volume::Volume;
+use stetfs_ext4::Ctx;
 
 /// How a file is opened, as [`std::fs::OpenOptions`].
 ///
@@ -152,7 +153,7 @@ impl OpenOptions {
             let Some(name) = way.reach_last()? else {
                 return match self.create_new {
                     true => errno(Errno::EXIST),
-                    false => fs.open_inode(&ROOT, way.at.ino(), flags),
+                    false => fs.open_inode(&Ctx::ROOT, way.at.ino(), flags),
                 };
             };
             if !self.create_new {
@@ -164,7 +165,7 @@ impl OpenOptions {
                     Ok(found) if way.is_dir && found.attr.kind != low::FileType::Directory => {
                         return errno(Errno::NOTDIR);
                     }
-                    Ok(found) => return fs.open_inode(&ROOT, found.ino(), flags),
+                    Ok(found) => return fs.open_inode(&Ctx::ROOT, found.ino(), flags),
                     Err(e) if self.create && is(&e, Errno::NOENT) => {}
                     Err(e) => return Err(e),
                 }

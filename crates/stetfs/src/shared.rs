@@ -12,12 +12,6 @@ use crate::low::{self, Ctx, Done, Fs, FsError, Ino};
 const LOCKS: usize = 64;
 
 /// The administrator: whoever has the image may do all.
-pub(crate) const ROOT: Ctx = Ctx {
-    uid: 0,
-    gid: 0,
-    pid: 0,
-};
-
 /// An open volume.
 pub(crate) struct Shared {
     pub(crate) low: Arc<low::Volume>,

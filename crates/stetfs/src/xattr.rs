@@ -9,11 +9,12 @@ use rustix::io::Errno;
 use crate::error::{Error, Result};
 use crate::low::{self, Fs, Ino, XattrSet};
 use crate::resolve::{self, Last};
-use crate::shared::{ROOT, is};
+use crate::shared::is;
 use crate::volume::Volume;
+use stetfs_ext4::Ctx;
 
 pub(crate) fn set(fs: &Fs, ino: Ino, name: &OsStr, value: &[u8]) -> low::Result<()> {
-    fs.setxattr(&ROOT, ino, name.as_bytes(), value, XattrSet::Any)
+    fs.setxattr(&Ctx::ROOT, ino, name.as_bytes(), value, XattrSet::Any)
 }
 
 /// Does something with what `path` leads to.
@@ -129,7 +130,7 @@ impl Volume {
     pub fn remove_xattr(&self, path: impl AsRef<Path>, name: impl AsRef<OsStr>) -> Result<()> {
         let of = (path.as_ref(), Last::Follow);
         with(self, of, "take an attribute from", |fs, ino| {
-            match fs.removexattr(&ROOT, ino, name.as_ref().as_bytes()) {
+            match fs.removexattr(&Ctx::ROOT, ino, name.as_ref().as_bytes()) {
                 Err(e) if is(&e, Errno::NODATA) => Ok(()),
                 done => done,
             }

@@ -12,11 +12,6 @@ use stetfs::low::{
 use stetfs_block::{Event, Gate, Recorder};
 use stetfs_testkit::{Image, Mkfs};
 
-const ROOT: Ctx = Ctx {
-    uid: 0,
-    gid: 0,
-    pid: 1,
-};
 const BLOCK: usize = 4096;
 const LONG: Duration = Duration::from_secs(60);
 const NEVER: u32 = 24 * 3600;
@@ -33,7 +28,14 @@ fn options(journal: &str) -> FsOptions {
 }
 
 fn create(fs: &Fs, name: &str) -> OpenRef {
-    let made = fs.create(&ROOT, ROOT_INO, name.as_bytes(), 0o644, 0, libc::O_RDWR);
+    let made = fs.create(
+        &Ctx::ROOT,
+        ROOT_INO,
+        name.as_bytes(),
+        0o644,
+        0,
+        libc::O_RDWR,
+    );
     made.unwrap().1
 }
 
@@ -48,7 +50,9 @@ fn syncing(fs: &Fs) -> Receiver<stetfs::low::Result<()>> {
 fn left(mem: &MemDevice, name: &str) -> Option<Vec<u8>> {
     let fs = Fs::open(Arc::new(mem.fork()), FsOptions::default()).unwrap();
     let found = fs.lookup(ROOT_INO, name.as_bytes()).ok().map(|entry| {
-        let open = fs.open_inode(&ROOT, entry.ino, libc::O_RDONLY).unwrap();
+        let open = fs
+            .open_inode(&Ctx::ROOT, entry.ino, libc::O_RDONLY)
+            .unwrap();
         let mut bytes = vec![0; fs.getattr(entry.ino).unwrap().size as usize];
         assert_eq!(fs.read(&open, 0, &mut bytes).unwrap(), bytes.len());
         bytes
@@ -80,7 +84,7 @@ fn a_hanging_commit_holds_no_writer() {
             serve_processor(0);
             let first = create(&fs, "first");
             let old = vec![1; 10 * BLOCK];
-            fs.write(&ROOT, &first, 0, &old, false).unwrap();
+            fs.write(&Ctx::ROOT, &first, 0, &old, false).unwrap();
             let before = fs.stats().journal;
             let shut = gate.shut();
             let done = syncing(&fs);
@@ -88,7 +92,7 @@ fn a_hanging_commit_holds_no_writer() {
             let new = [vec![2; 10 * BLOCK], vec![3; 10 * BLOCK]];
             for (lane, bytes) in new.iter().enumerate() {
                 serve_processor(lane as u16);
-                fs.write(&ROOT, &first, 0, bytes, false).unwrap();
+                fs.write(&Ctx::ROOT, &first, 0, bytes, false).unwrap();
                 create(&fs, ["second", "third"][lane]);
             }
             assert!(done.try_recv().is_err(), "{what}: nothing is written yet");
@@ -161,9 +165,9 @@ fn make_files(fs: &Fs, dirs: &[u32], files: u32, mut made: impl FnMut(u32)) {
         for file in 0..files {
             let name = format!("file{file}");
             let (attr, open) = fs
-                .create(&ROOT, *dir, name.as_bytes(), 0o644, 0, libc::O_RDWR)
+                .create(&Ctx::ROOT, *dir, name.as_bytes(), 0o644, 0, libc::O_RDWR)
                 .unwrap();
-            fs.write(&ROOT, &open, 0, &[7; 5000], false).unwrap();
+            fs.write(&Ctx::ROOT, &open, 0, &[7; 5000], false).unwrap();
             if file.is_multiple_of(3) {
                 let (done, is_done) = channel();
                 fs.fsync(
@@ -200,7 +204,7 @@ fn lanes_have_groups_of_their_own() {
                 serve_processor(lane);
                 let make = |dir| {
                     let name = format!("lane{lane}-{dir}");
-                    let made = fs.mkdir(&ROOT, ROOT_INO, name.as_bytes(), 0o755, 0);
+                    let made = fs.mkdir(&Ctx::ROOT, ROOT_INO, name.as_bytes(), 0o755, 0);
                     made.unwrap().ino
                 };
                 (0..DIRS).map(make).collect()
@@ -258,7 +262,7 @@ fn who_writes_first_has_the_blocks() {
     for (lane, at) in [(1, 0), (3, 1)] {
         serve_processor(lane);
         let bytes = [7; BLOCK];
-        fs.write(&ROOT, &open, at * BLOCK as u64, &bytes, false)
+        fs.write(&Ctx::ROOT, &open, at * BLOCK as u64, &bytes, false)
             .unwrap();
     }
     let used = sizes.used_by(&fs, &[open.ino()], BLOCK as u32);
@@ -287,18 +291,25 @@ fn a_lane_can_have_the_whole_volume() {
         let mut files = 0;
         let full = loop {
             let name = format!("file{files}");
-            match fs.create(&ROOT, ROOT_INO, name.as_bytes(), 0o644, 0, libc::O_RDWR) {
+            match fs.create(
+                &Ctx::ROOT,
+                ROOT_INO,
+                name.as_bytes(),
+                0o644,
+                0,
+                libc::O_RDWR,
+            ) {
                 Ok(_) => files += 1,
                 Err(e) => break e.errno(),
             }
         };
         assert_eq!((full, fs.statfs().ffree), (libc::ENOSPC, 0), "{groups}");
         let ino = fs.lookup(ROOT_INO, b"file0").unwrap().ino;
-        let open = fs.open_inode(&ROOT, ino, libc::O_RDWR).unwrap();
+        let open = fs.open_inode(&Ctx::ROOT, ino, libc::O_RDWR).unwrap();
         let mut at = 0;
         for size in [64 << 10, 1 << 10] {
             let full = loop {
-                match fs.write(&ROOT, &open, at, &vec![7; size], false) {
+                match fs.write(&Ctx::ROOT, &open, at, &vec![7; size], false) {
                     Ok(n) => at += n as u64,
                     Err(e) => break e.errno(),
                 }
@@ -359,12 +370,12 @@ fn any_volume_has_parts() {
                 scope.spawn(move || {
                     serve_processor(lane);
                     let dir = format!("lane{lane}");
-                    let dir = fs.mkdir(&ROOT, ROOT_INO, dir.as_bytes(), 0o755, 0);
+                    let dir = fs.mkdir(&Ctx::ROOT, ROOT_INO, dir.as_bytes(), 0o755, 0);
                     let dir = dir.unwrap().ino;
                     make_files(fs, &[dir], 30, |_| {});
                     for file in (0..30).step_by(2) {
                         let name = format!("file{file}");
-                        fs.unlink(&ROOT, dir, name.as_bytes()).unwrap();
+                        fs.unlink(&Ctx::ROOT, dir, name.as_bytes()).unwrap();
                     }
                 });
             }
@@ -380,7 +391,7 @@ fn any_volume_has_parts() {
             for file in (1..30).step_by(2) {
                 let found = fs.lookup(dir.ino, format!("file{file}").as_bytes());
                 let ino = found.unwrap_or_else(|e| panic!("{name}: {e}")).ino;
-                let open = fs.open_inode(&ROOT, ino, libc::O_RDONLY).unwrap();
+                let open = fs.open_inode(&Ctx::ROOT, ino, libc::O_RDONLY).unwrap();
                 let mut bytes = [0; 6000];
                 assert_eq!(fs.read(&open, 0, &mut bytes).unwrap(), 5000, "{name}");
                 assert!(bytes[..5000] == [7; 5000], "{name}");
@@ -397,7 +408,7 @@ fn writes_of_a_sync(journal: &str) -> Vec<usize> {
     let fs = Fs::open(device.clone(), options(journal)).unwrap();
     let file = create(&fs, "file");
     let append = |at: u64| {
-        fs.write(&ROOT, &file, at, &[1; BLOCK], false).unwrap();
+        fs.write(&Ctx::ROOT, &file, at, &[1; BLOCK], false).unwrap();
         let (done, is_done) = channel();
         fs.fsync(
             &file,

@@ -123,12 +123,6 @@ pub(super) struct Library {
     volume: Arc<Volume>,
 }
 
-const ROOT: Ctx = Ctx {
-    uid: 0,
-    gid: 0,
-    pid: 1,
-};
-
 /// Waits for the answer of a call that gives it later.
 fn wait(call: impl FnOnce(Done)) -> Result<()> {
     let (answer, answered) = mpsc::channel();
@@ -171,21 +165,21 @@ impl Library {
 impl Surface for Library {
     fn make_dir(&mut self, path: &str) -> Result<()> {
         let (dir, name) = self.place(path)?;
-        let made = self.volume.fs().mkdir(&ROOT, dir, name, 0o755, 0)?;
+        let made = self.volume.fs().mkdir(&Ctx::ROOT, dir, name, 0o755, 0)?;
         self.forget(&made);
         Ok(())
     }
 
     fn remove_dir(&mut self, path: &str) -> Result<()> {
         let (dir, name) = self.place(path)?;
-        Ok(self.volume.fs().rmdir(&ROOT, dir, name)?)
+        Ok(self.volume.fs().rmdir(&Ctx::ROOT, dir, name)?)
     }
 
     fn create(&mut self, slot: usize, path: &str) -> Result<()> {
         serve_processor(slot as u16);
         let (dir, name) = self.place(path)?;
         let fs = self.volume.fs();
-        let (made, file) = fs.create(&ROOT, dir, name, 0o644, 0, libc::O_RDWR)?;
+        let (made, file) = fs.create(&Ctx::ROOT, dir, name, 0o644, 0, libc::O_RDWR)?;
         self.forget(&made);
         self.slots[slot] = Some(file);
         Ok(())
@@ -194,7 +188,7 @@ impl Surface for Library {
     fn open(&mut self, slot: usize, path: &str) -> Result<()> {
         serve_processor(slot as u16);
         let ino = self.look_up(path)?;
-        let file = self.volume.fs().open_inode(&ROOT, ino, libc::O_RDWR)?;
+        let file = self.volume.fs().open_inode(&Ctx::ROOT, ino, libc::O_RDWR)?;
         self.slots[slot] = Some(file);
         Ok(())
     }
@@ -202,7 +196,7 @@ impl Surface for Library {
     fn write(&mut self, at_slot: usize, at: u64, bytes: &[u8]) -> Result<()> {
         serve_processor(at_slot as u16);
         let file = slot(&mut self.slots, at_slot)?;
-        let done = self.volume.fs().write(&ROOT, file, at, bytes, false)?;
+        let done = self.volume.fs().write(&Ctx::ROOT, file, at, bytes, false)?;
         if done < bytes.len() {
             return Err(anyhow!("{done} bytes of {} were written", bytes.len()));
         }
@@ -227,7 +221,7 @@ impl Surface for Library {
             size: Some(len),
             ..SetAttr::default()
         };
-        self.volume.fs().setattr(&ROOT, ino, &set)?;
+        self.volume.fs().setattr(&Ctx::ROOT, ino, &set)?;
         Ok(())
     }
 
@@ -235,12 +229,12 @@ impl Surface for Library {
         let ((from_dir, from), (to_dir, to)) = (self.place(from)?, self.place(to)?);
         let flags = RenameFlags::default();
         let fs = self.volume.fs();
-        Ok(fs.rename(&ROOT, from_dir, from, to_dir, to, flags)?)
+        Ok(fs.rename(&Ctx::ROOT, from_dir, from, to_dir, to, flags)?)
     }
 
     fn remove(&mut self, path: &str) -> Result<()> {
         let (dir, name) = self.place(path)?;
-        Ok(self.volume.fs().unlink(&ROOT, dir, name)?)
+        Ok(self.volume.fs().unlink(&Ctx::ROOT, dir, name)?)
     }
 
     fn sync_all(&mut self) -> Result<()> {

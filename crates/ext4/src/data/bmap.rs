@@ -125,8 +125,8 @@ mod tests {
     use stetfs_testkit::Mkfs;
 
     use super::*;
-    use crate::testing::{ROOT, mkfs};
-    use crate::types::{DataMode, FallocateMode, FsOptions, ROOT_INO};
+    use crate::testing::mkfs;
+    use crate::types::{Ctx, DataMode, FallocateMode, FsOptions, ROOT_INO};
 
     const BLOCK: u64 = 4096;
 
@@ -141,20 +141,20 @@ mod tests {
             };
             let fs = Fs::open(device.clone(), opts).unwrap();
             let (attr, file) = fs
-                .create(&ROOT, ROOT_INO, b"file", 0o600, 0, libc::O_RDWR)
+                .create(&Ctx::ROOT, ROOT_INO, b"file", 0o600, 0, libc::O_RDWR)
                 .unwrap();
             let lies_there = |block: u64, byte: u8| {
                 let mut bytes = vec![0; BLOCK as usize];
                 device.read(block * BLOCK, &mut bytes).unwrap();
                 bytes.iter().all(|b| *b == byte)
             };
-            fs.write(&ROOT, &file, 0, &[1; 3 * BLOCK as usize], false)
+            fs.write(&Ctx::ROOT, &file, 0, &[1; 3 * BLOCK as usize], false)
                 .unwrap();
             let blocks = [0, 1, 2].map(|i| fs.bmap(attr.ino, i, 4096).unwrap());
             assert!(blocks.iter().all(|b| *b != 0 && lies_there(*b, 1)));
 
             // What a page cache held goes home at once, and no log brings back what was there.
-            fs.write(&ROOT, &file, BLOCK, &[2; BLOCK as usize], false)
+            fs.write(&Ctx::ROOT, &file, BLOCK, &[2; BLOCK as usize], false)
                 .unwrap();
             fs.settle_blocks(attr.ino).unwrap();
             assert!(lies_there(blocks[1], 2), "{data:?}");
@@ -172,11 +172,13 @@ mod tests {
         let device = mkfs(32, &Mkfs::blocks(1024));
         let fs = Fs::open(device, FsOptions::default()).unwrap();
         let (attr, file) = fs
-            .create(&ROOT, ROOT_INO, b"file", 0o600, 0, libc::O_RDWR)
+            .create(&Ctx::ROOT, ROOT_INO, b"file", 0o600, 0, libc::O_RDWR)
             .unwrap();
-        fs.write(&ROOT, &file, 0, &[1; 64 << 10], false).unwrap();
+        fs.write(&Ctx::ROOT, &file, 0, &[1; 64 << 10], false)
+            .unwrap();
         let punch = FallocateMode::PunchHole;
-        fs.fallocate(&ROOT, &file, punch, 9 << 10, 1024).unwrap();
+        fs.fallocate(&Ctx::ROOT, &file, punch, 9 << 10, 1024)
+            .unwrap();
         let at = |index, unit| fs.bmap(attr.ino, index, unit).unwrap();
         let small: Vec<u64> = (0..64).map(|i| at(i, 1024)).collect();
         assert_eq!(small.iter().filter(|b| **b == 0).count(), 1);

@@ -158,8 +158,8 @@ mod tests {
     use stetfs_testkit::Mkfs;
 
     use super::*;
-    use crate::testing::{ROOT, mkfs, open};
-    use crate::types::{FallocateMode, FsOptions, ROOT_INO};
+    use crate::testing::{mkfs, open};
+    use crate::types::{Ctx, FallocateMode, FsOptions, ROOT_INO};
 
     #[test]
     fn a_stream_goes_home_behind_its_writer() {
@@ -171,9 +171,9 @@ mod tests {
         };
         let fs = Fs::open(device, opts).unwrap();
         let (_, file) = fs
-            .create(&ROOT, ROOT_INO, b"stream", 0o644, 0, libc::O_RDWR)
+            .create(&Ctx::ROOT, ROOT_INO, b"stream", 0o644, 0, libc::O_RDWR)
             .unwrap();
-        let write = |mib: u64| fs.write(&ROOT, &file, mib << 20, &[7; 1 << 20], false);
+        let write = |mib: u64| fs.write(&Ctx::ROOT, &file, mib << 20, &[7; 1 << 20], false);
         for mib in 0..BEHIND_BYTES >> 20 {
             assert!(fs.data.state.dirty.streams.lock().is_empty());
             write(mib).unwrap();
@@ -197,14 +197,14 @@ mod tests {
         let device = Arc::new(FaultInjector::new(mkfs(32, &Mkfs::blocks(4096))));
         let fs = Fs::open(device.clone(), FsOptions::default()).unwrap();
         let (attr, file) = fs
-            .create(&ROOT, ROOT_INO, b"file", 0o644, 0, libc::O_RDWR)
+            .create(&Ctx::ROOT, ROOT_INO, b"file", 0o644, 0, libc::O_RDWR)
             .unwrap();
-        fs.write(&ROOT, &file, 0, &[1; 8192], false).unwrap();
+        fs.write(&Ctx::ROOT, &file, 0, &[1; 8192], false).unwrap();
         let inode = fs.inodes.iget(attr.ino).unwrap();
         inode.dirty.ledger.lock().was_ordered_before();
         device.add(Fault::fail(Op::Write, libc::EIO));
         let punch = FallocateMode::PunchHole;
-        fs.fallocate(&ROOT, &file, punch, 0, 4096).unwrap();
+        fs.fallocate(&Ctx::ROOT, &file, punch, 0, 4096).unwrap();
         assert!(device.hits() > 0 && fs.vol.writable().is_ok());
         assert!(file.untold_failure().is_some());
         device.clear();
@@ -233,14 +233,14 @@ mod tests {
         };
         let fs = crate::fs::Fs::open(device.clone(), opts).unwrap();
         let create = |name: &[u8]| {
-            fs.create(&ROOT, ROOT_INO, name, 0o644, 0, libc::O_RDWR)
+            fs.create(&Ctx::ROOT, ROOT_INO, name, 0o644, 0, libc::O_RDWR)
                 .unwrap()
         };
         let (blocker, first) = create(b"first");
         let (attr, file) = create(b"second");
         assert!(blocker.ino < attr.ino, "written home in this order");
-        fs.write(&ROOT, &first, 0, &[1; 4096], false).unwrap();
-        fs.write(&ROOT, &file, 0, &[2; 8192], false).unwrap();
+        fs.write(&Ctx::ROOT, &first, 0, &[1; 4096], false).unwrap();
+        fs.write(&Ctx::ROOT, &file, 0, &[2; 8192], false).unwrap();
         let before = fs.vol.journal.begin(1).unwrap().point();
 
         let (held, is_held) = channel();
@@ -259,9 +259,10 @@ mod tests {
             while fs.vol.journal.begin(1).unwrap().point() == before {
                 std::thread::yield_now();
             }
-            fs.write(&ROOT, &file, 8192, &[3; 4096], false).unwrap();
+            fs.write(&Ctx::ROOT, &file, 8192, &[3; 4096], false)
+                .unwrap();
             let punch = FallocateMode::PunchHole;
-            fs.fallocate(&ROOT, &file, punch, 0, 4096).unwrap();
+            fs.fallocate(&Ctx::ROOT, &file, punch, 0, 4096).unwrap();
             go.send(()).unwrap();
             is_done.recv().unwrap().unwrap();
         });
@@ -269,7 +270,9 @@ mod tests {
 
         let again = open(&crashed);
         let attr = again.lookup(ROOT_INO, b"second").unwrap();
-        let file = again.open_inode(&ROOT, attr.ino, libc::O_RDONLY).unwrap();
+        let file = again
+            .open_inode(&Ctx::ROOT, attr.ino, libc::O_RDONLY)
+            .unwrap();
         let mut data = vec![0; 12288];
         let n = again.read(&file, 0, &mut data).unwrap();
         assert_eq!(n, 8192);

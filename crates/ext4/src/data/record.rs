@@ -471,8 +471,8 @@ mod tests {
     use stetfs_testkit::Mkfs;
 
     use super::*;
-    use crate::testing::{ROOT, mkfs};
-    use crate::types::{FsOptions, ROOT_INO};
+    use crate::testing::mkfs;
+    use crate::types::{Ctx, FsOptions, ROOT_INO};
 
     /// A page is in a record; newer data of its block goes home for a transaction that never
     /// becomes valid, so the record stays alive. The next sync must not leave it at that.
@@ -487,7 +487,7 @@ mod tests {
             };
             let fs = Fs::open(device.clone(), opts).unwrap();
             let (attr, file) = fs
-                .create(&ROOT, ROOT_INO, b"file", 0o600, 0, libc::O_RDWR)
+                .create(&Ctx::ROOT, ROOT_INO, b"file", 0o600, 0, libc::O_RDWR)
                 .unwrap();
             let sync = || {
                 let (done, is_done) = channel();
@@ -499,9 +499,9 @@ mod tests {
                 );
                 is_done.recv().unwrap().unwrap();
             };
-            fs.write(&ROOT, &file, 0, &[1; 4096], false).unwrap();
+            fs.write(&Ctx::ROOT, &file, 0, &[1; 4096], false).unwrap();
             sync();
-            fs.write(&ROOT, &file, 0, &[2; 4096], false).unwrap();
+            fs.write(&Ctx::ROOT, &file, 0, &[2; 4096], false).unwrap();
             let inode = fs.inodes.iget(attr.ino).unwrap();
             fs.data.flush_files(&[&inode]).unwrap();
             sync();
@@ -509,7 +509,7 @@ mod tests {
 
             let again = Fs::open(crashed, FsOptions::default()).unwrap();
             let ino = again.lookup(ROOT_INO, b"file").unwrap().ino;
-            let file = again.open_inode(&ROOT, ino, libc::O_RDONLY).unwrap();
+            let file = again.open_inode(&Ctx::ROOT, ino, libc::O_RDONLY).unwrap();
             let mut data = vec![0; 4096];
             again.read(&file, 0, &mut data).unwrap();
             assert!(data.iter().all(|b| *b == 2), "{:?}", &data[..4]);
@@ -539,7 +539,7 @@ mod tests {
             };
             let fs = Fs::open(device.clone(), opts).unwrap();
             let (_, file) = fs
-                .create(&ROOT, ROOT_INO, b"file", 0o600, 0, libc::O_RDWR)
+                .create(&Ctx::ROOT, ROOT_INO, b"file", 0o600, 0, libc::O_RDWR)
                 .unwrap();
             let v = Synced { device, fs, file };
             v.write(1);
@@ -554,7 +554,7 @@ mod tests {
             // Until its times have changed, too, so that a sync has something to say in a record.
             loop {
                 self.fs
-                    .write(&ROOT, &self.file, 0, &[value; 4096], false)
+                    .write(&Ctx::ROOT, &self.file, 0, &[value; 4096], false)
                     .unwrap();
                 let mut metadata = self.file.inode.metadata.lock();
                 metadata.prune(&self.fs.vol.valid());
@@ -589,7 +589,7 @@ mod tests {
             let crashed = Arc::new(self.device.fork());
             let again = Fs::open(crashed, FsOptions::default()).unwrap();
             let ino = again.lookup(ROOT_INO, b"file").unwrap().ino;
-            let file = again.open_inode(&ROOT, ino, libc::O_RDONLY).unwrap();
+            let file = again.open_inode(&Ctx::ROOT, ino, libc::O_RDONLY).unwrap();
             let mut data = vec![0; 4096];
             again.read(&file, 0, &mut data).unwrap();
             assert!(data.iter().all(|b| *b == data[0]));
@@ -609,7 +609,7 @@ mod tests {
             v.write(2);
             v.sync_beside_a_commit();
             assert_eq!(v.cut(), 2, "{journal}: the record is there");
-            v.fs.create(&ROOT, ROOT_INO, b"other", 0o600, 0, libc::O_RDWR)
+            v.fs.create(&Ctx::ROOT, ROOT_INO, b"other", 0o600, 0, libc::O_RDWR)
                 .unwrap();
             v.fs.vol.journal.commit_all().unwrap();
             v.cut()

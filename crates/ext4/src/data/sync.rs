@@ -147,8 +147,8 @@ mod tests {
     use stetfs_testkit::Mkfs;
 
     use super::*;
-    use crate::testing::{ROOT, mkfs};
-    use crate::types::{FsOptions, ROOT_INO};
+    use crate::testing::mkfs;
+    use crate::types::{Ctx, FsOptions, ROOT_INO};
 
     #[test]
     fn the_calling_thread_syncs_itself_where_nobody_is_in_the_way() {
@@ -158,10 +158,10 @@ mod tests {
         };
         let fs = Fs::open(mkfs(32, &Mkfs::blocks(4096)), opts).unwrap();
         let (attr, file) = fs
-            .create(&ROOT, ROOT_INO, b"file", 0o600, 0, libc::O_RDWR)
+            .create(&Ctx::ROOT, ROOT_INO, b"file", 0o600, 0, libc::O_RDWR)
             .unwrap();
         let sync = || {
-            fs.write(&ROOT, &file, 0, &[1; 4096], false).unwrap();
+            fs.write(&Ctx::ROOT, &file, 0, &[1; 4096], false).unwrap();
             let (done, is_done) = channel();
             fs.fsync(
                 &file,
@@ -315,11 +315,14 @@ mod tests {
             };
             let fs = Fs::open(device.clone(), opts).unwrap();
             let create = |name: &[u8]| {
-                fs.create(&ROOT, ROOT_INO, name, 0o600, 0, libc::O_RDWR)
+                fs.create(&Ctx::ROOT, ROOT_INO, name, 0o600, 0, libc::O_RDWR)
                     .unwrap()
             };
             let (_, file) = create(b"file");
-            let write = |value: u8| fs.write(&ROOT, &file, 0, &[value; 4096], false).unwrap();
+            let write = |value: u8| {
+                fs.write(&Ctx::ROOT, &file, 0, &[value; 4096], false)
+                    .unwrap()
+            };
             write(1);
             fs.data.flush_files(&[&file.inode]).unwrap();
             fs.vol.journal.commit_all().unwrap();
@@ -346,7 +349,7 @@ mod tests {
             drop((file, fs));
             let again = Fs::open(Arc::new(device.kept.fork()), FsOptions::default()).unwrap();
             let ino = again.lookup(ROOT_INO, b"file").unwrap().ino;
-            let file = again.open_inode(&ROOT, ino, libc::O_RDONLY).unwrap();
+            let file = again.open_inode(&Ctx::ROOT, ino, libc::O_RDONLY).unwrap();
             let mut data = vec![0; 4096];
             again.read(&file, 0, &mut data).unwrap();
             (told.is_ok(), data[0])

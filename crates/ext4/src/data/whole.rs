@@ -175,8 +175,8 @@ mod tests {
     use super::super::map::Mapping;
     use crate::fs::Fs;
     use crate::inode::OpenRef;
-    use crate::testing::{ROOT, fsck, mkfs};
-    use crate::types::{FallocateMode, FsOptions, ROOT_INO, SetAttr};
+    use crate::testing::{fsck, mkfs};
+    use crate::types::{Ctx, FallocateMode, FsOptions, ROOT_INO, SetAttr};
 
     type Operation = fn(&Fs, &OpenRef);
 
@@ -198,7 +198,9 @@ mod tests {
             allocate(fs, file, mode, 1500..41_500);
         }),
         ("write", |fs, file| {
-            let n = fs.write(&ROOT, file, 700, &[7; 20_000], false).unwrap();
+            let n = fs
+                .write(&Ctx::ROOT, file, 700, &[7; 20_000], false)
+                .unwrap();
             assert_eq!(n, 20_000);
         }),
         ("cut", |fs, file| set_size(fs, file, 1500)),
@@ -207,7 +209,8 @@ mod tests {
 
     fn allocate(fs: &Fs, file: &OpenRef, mode: FallocateMode, range: std::ops::Range<u64>) {
         let len = range.end - range.start;
-        fs.fallocate(&ROOT, file, mode, range.start, len).unwrap();
+        fs.fallocate(&Ctx::ROOT, file, mode, range.start, len)
+            .unwrap();
     }
 
     fn set_size(fs: &Fs, file: &OpenRef, size: u64) {
@@ -215,7 +218,7 @@ mod tests {
             size: Some(size),
             ..SetAttr::default()
         };
-        fs.setattr(&ROOT, file.ino(), &set).unwrap();
+        fs.setattr(&Ctx::ROOT, file.ino(), &set).unwrap();
     }
 
     fn open(device: &Arc<MemDevice>) -> Arc<Fs> {
@@ -229,7 +232,7 @@ mod tests {
 
     fn find(fs: &Fs, name: &[u8]) -> OpenRef {
         let attr = fs.lookup(ROOT_INO, name).unwrap();
-        fs.open_inode(&ROOT, attr.ino, libc::O_RDWR).unwrap()
+        fs.open_inode(&Ctx::ROOT, attr.ino, libc::O_RDWR).unwrap()
     }
 
     fn content(fs: &Fs) -> Vec<u8> {
@@ -245,16 +248,16 @@ mod tests {
         let device = mkfs(16, &Mkfs::blocks(1024).journal_mib(1));
         let fs = open(&device);
         let create = |name: &[u8]| {
-            let made = fs.create(&ROOT, ROOT_INO, name, 0o644, 0, libc::O_RDWR);
+            let made = fs.create(&Ctx::ROOT, ROOT_INO, name, 0o644, 0, libc::O_RDWR);
             made.unwrap().1
         };
         let (file, filler) = (create(b"file"), create(b"filler"));
         for piece in 0..8 {
             let at = piece * 3072;
-            fs.write(&ROOT, &file, at, &[1; 2048], false).unwrap();
+            fs.write(&Ctx::ROOT, &file, at, &[1; 2048], false).unwrap();
         }
         let many = vec![2; 400 << 10];
-        fs.write(&ROOT, &filler, 0, &many, false).unwrap();
+        fs.write(&Ctx::ROOT, &filler, 0, &many, false).unwrap();
         drop((file, filler));
         fs.unmount().unwrap();
         device

@@ -10,28 +10,28 @@ use stetfs_testkit::Mkfs;
 
 use crate::error::Result;
 use crate::fs::Fs;
-use crate::testing::{ROOT, fsck, mkfs, open};
-use crate::types::{Caller, Ino, ROOT_INO, SetAttr, XattrSet};
+use crate::testing::{fsck, mkfs, open};
+use crate::types::{Caller, Ctx, Ino, ROOT_INO, SetAttr, XattrSet};
 
 type Operation = fn(&Fs, Ino) -> Result<()>;
 
 const OPERATIONS: [Operation; 5] = [
-    |fs, ino| fs.setxattr(&ROOT, ino, b"user.a", b"value", XattrSet::Any),
-    |fs, ino| fs.set_flags(&ROOT, ino, 0x8_0040),
-    |fs, ino| fs.set_project(&ROOT, ino, 7),
+    |fs, ino| fs.setxattr(&Ctx::ROOT, ino, b"user.a", b"value", XattrSet::Any),
+    |fs, ino| fs.set_flags(&Ctx::ROOT, ino, 0x8_0040),
+    |fs, ino| fs.set_project(&Ctx::ROOT, ino, 7),
     |fs, ino| {
         let mode = SetAttr {
             mode: Some(0o640),
             ..SetAttr::default()
         };
-        fs.setattr(&ROOT, ino, &mode).map(drop)
+        fs.setattr(&Ctx::ROOT, ino, &mode).map(drop)
     },
     |fs, ino| {
         let size = SetAttr {
             size: Some(9000),
             ..SetAttr::default()
         };
-        fs.setattr(&ROOT, ino, &size).map(drop)
+        fs.setattr(&Ctx::ROOT, ino, &size).map(drop)
     },
 ];
 
@@ -41,7 +41,9 @@ fn a_change_of_what_is_being_deleted_is_whole_or_refused() {
     let device = mkfs(16, &Mkfs::blocks(1024).feature("project"));
     let fs = open(&device);
     for operation in OPERATIONS {
-        let (attr, file) = fs.tmpfile(&ROOT, ROOT_INO, 0o600, 0, libc::O_RDWR).unwrap();
+        let (attr, file) = fs
+            .tmpfile(&Ctx::ROOT, ROOT_INO, 0o600, 0, libc::O_RDWR)
+            .unwrap();
         drop(file);
         let inode = fs.inodes.iget(attr.ino).unwrap();
         let held = inode.body.write();
@@ -72,7 +74,9 @@ fn what_is_deleted_takes_no_writes() {
     for features in ["inline_data", "^inline_data"] {
         let device = mkfs(16, &Mkfs::blocks(1024).feature(features));
         let fs = open(&device);
-        let (attr, file) = fs.tmpfile(&ROOT, ROOT_INO, 0o600, 0, libc::O_RDWR).unwrap();
+        let (attr, file) = fs
+            .tmpfile(&Ctx::ROOT, ROOT_INO, 0o600, 0, libc::O_RDWR)
+            .unwrap();
         drop(file);
         let nobody = Caller {
             pid: 0,
@@ -81,7 +85,7 @@ fn what_is_deleted_takes_no_writes() {
         let unheld = fs.unheld(attr.ino, libc::O_RDWR, nobody).unwrap();
         fs.forget(attr.ino, 1);
         for len in [10, 10_000] {
-            let written = fs.write(&ROOT, &unheld, 0, &vec![7; len], false);
+            let written = fs.write(&Ctx::ROOT, &unheld, 0, &vec![7; len], false);
             assert_eq!(written.unwrap_err().errno(), libc::ESTALE);
         }
         drop(unheld);
@@ -96,12 +100,15 @@ fn who_has_the_lock_goes_on_while_the_last_user_lets_go() {
     for features in ["inline_data", "^inline_data"] {
         let device = mkfs(16, &Mkfs::blocks(1024).feature(features));
         let fs = open(&device);
-        let (attr, file) = fs.tmpfile(&ROOT, ROOT_INO, 0o600, 0, libc::O_RDWR).unwrap();
+        let (attr, file) = fs
+            .tmpfile(&Ctx::ROOT, ROOT_INO, 0o600, 0, libc::O_RDWR)
+            .unwrap();
         let inode = fs.inodes.iget(attr.ino).unwrap();
         inode.dead.store(true, Ordering::Release);
         for len in [10, 10_000] {
             assert_eq!(
-                fs.write(&ROOT, &file, 0, &vec![7; len], false).unwrap(),
+                fs.write(&Ctx::ROOT, &file, 0, &vec![7; len], false)
+                    .unwrap(),
                 len
             );
         }
@@ -123,7 +130,9 @@ fn a_guessed_number_is_of_one_inode() {
         let fs = &fs;
         let maker = scope.spawn(move || {
             for _ in 0..3000 {
-                let (attr, file) = fs.tmpfile(&ROOT, ROOT_INO, 0o600, 0, libc::O_RDWR).unwrap();
+                let (attr, file) = fs
+                    .tmpfile(&Ctx::ROOT, ROOT_INO, 0o600, 0, libc::O_RDWR)
+                    .unwrap();
                 drop(file);
                 fs.forget(attr.ino, 1);
             }

@@ -105,8 +105,8 @@ mod tests {
     use stetfs_testkit::Mkfs;
 
     use crate::fs::Fs;
-    use crate::testing::{ROOT, mkfs, open};
-    use crate::types::{Attr, FsOptions, Ino, ROOT_INO, SetAttr, XattrSet};
+    use crate::testing::{mkfs, open};
+    use crate::types::{Attr, Ctx, FsOptions, Ino, ROOT_INO, SetAttr, XattrSet};
 
     use super::*;
 
@@ -115,14 +115,14 @@ mod tests {
         let device = mkfs(16, &Mkfs::blocks(4096));
         let fs = open(&device);
         let (attr, f) = fs
-            .create(&ROOT, ROOT_INO, b"f", 0o644, 0, libc::O_RDWR)
+            .create(&Ctx::ROOT, ROOT_INO, b"f", 0o644, 0, libc::O_RDWR)
             .unwrap();
-        fs.write(&ROOT, &f, 0, &[b'o'; 9000], false).unwrap();
+        fs.write(&Ctx::ROOT, &f, 0, &[b'o'; 9000], false).unwrap();
         drop(f);
-        let d = fs.mkdir(&ROOT, ROOT_INO, b"d", 0o755, 0).unwrap();
+        let d = fs.mkdir(&Ctx::ROOT, ROOT_INO, b"d", 0o755, 0).unwrap();
         for (ino, flags) in [(attr.ino, file), (d.ino, dir)] {
             let flags = fs.get_flags(ino).unwrap() | flags.bits();
-            fs.set_flags(&ROOT, ino, flags).unwrap();
+            fs.set_flags(&Ctx::ROOT, ino, flags).unwrap();
         }
         fs.unmount().unwrap();
         drop(fs);
@@ -166,10 +166,11 @@ mod tests {
         (
             |fs| {
                 let f = fs
-                    .open_inode(&ROOT, find(fs, "f").unwrap().ino, libc::O_RDWR)
+                    .open_inode(&Ctx::ROOT, find(fs, "f").unwrap().ino, libc::O_RDWR)
                     .unwrap();
                 assert_eq!(
-                    fs.write(&ROOT, &f, 9000, &[b'n'; 16384], false).unwrap(),
+                    fs.write(&Ctx::ROOT, &f, 9000, &[b'n'; 16384], false)
+                        .unwrap(),
                     16384
                 );
             },
@@ -178,13 +179,13 @@ mod tests {
         (
             |fs| {
                 let f = fs
-                    .open_inode(&ROOT, find(fs, "f").unwrap().ino, libc::O_RDWR)
+                    .open_inode(&Ctx::ROOT, find(fs, "f").unwrap().ino, libc::O_RDWR)
                     .unwrap();
-                fs.write(&ROOT, &f, 5000, b"new", false).unwrap();
+                fs.write(&Ctx::ROOT, &f, 5000, b"new", false).unwrap();
             },
             |fs| {
                 let f = fs
-                    .open_inode(&ROOT, find(fs, "f").unwrap().ino, libc::O_RDONLY)
+                    .open_inode(&Ctx::ROOT, find(fs, "f").unwrap().ino, libc::O_RDONLY)
                     .unwrap();
                 let mut text = [0; 3];
                 fs.read(&f, 5000, &mut text).unwrap();
@@ -197,14 +198,15 @@ mod tests {
                     size: Some(100),
                     ..SetAttr::default()
                 };
-                fs.setattr(&ROOT, find(fs, "f").unwrap().ino, &set).unwrap();
+                fs.setattr(&Ctx::ROOT, find(fs, "f").unwrap().ino, &set)
+                    .unwrap();
             },
             |fs| size(fs) == 100,
         ),
         (
             |fs| {
                 let ino = find(fs, "f").unwrap().ino;
-                fs.setxattr(&ROOT, ino, b"user.a", b"1", XattrSet::Any)
+                fs.setxattr(&Ctx::ROOT, ino, b"user.a", b"1", XattrSet::Any)
                     .unwrap();
             },
             |fs| fs.getxattr(find(fs, "f").unwrap().ino, b"user.a").is_ok(),
@@ -212,7 +214,7 @@ mod tests {
         (
             |fs| {
                 let ino = find(fs, "f").unwrap().ino;
-                fs.set_flags(&ROOT, ino, InodeFlags::EXTENTS.bits() | 0x40)
+                fs.set_flags(&Ctx::ROOT, ino, InodeFlags::EXTENTS.bits() | 0x40)
                     .unwrap();
             },
             |fs| fs.get_flags(find(fs, "f").unwrap().ino).unwrap() & 0x40 != 0,
@@ -222,7 +224,7 @@ mod tests {
     const NAMES: [Case; 2] = [
         (
             |fs| {
-                fs.mkdir(&ROOT, find(fs, "d").unwrap().ino, b"new", 0o755, 0)
+                fs.mkdir(&Ctx::ROOT, find(fs, "d").unwrap().ino, b"new", 0o755, 0)
                     .unwrap();
             },
             |fs| find(fs, "d/new").is_some(),
@@ -231,7 +233,7 @@ mod tests {
             |fs| {
                 let dir = find(fs, "d").unwrap().ino;
                 let flags = crate::types::RenameFlags::default();
-                fs.rename(&ROOT, ROOT_INO, b"f", dir, b"moved", flags)
+                fs.rename(&Ctx::ROOT, ROOT_INO, b"f", dir, b"moved", flags)
                     .unwrap();
             },
             |fs| find(fs, "d/moved").is_some(),

@@ -9,7 +9,7 @@ use stetfs_testkit::Mkfs;
 use super::{Inode, OrphanPlace};
 use crate::fs::Fs;
 use crate::space::credits;
-use crate::testing::{ROOT, fsck, mkfs, new_file, open};
+use crate::testing::{fsck, mkfs, new_file, open};
 use crate::types::{Ctx, FsOptions, ROOT_INO, SetAttr, TimeSet};
 
 fn nameless(fs: &Fs, mode: u32) -> Arc<Inode> {
@@ -82,15 +82,15 @@ fn a_truncated_file_without_a_name_is_still_an_orphan() {
         let fs = open(&device);
         let (blocks, inodes) = (fs.space.free_blocks_count(), fs.space.free_inodes_count());
         let (attr, file) = fs
-            .create(&ROOT, ROOT_INO, b"f", 0o600, 0, libc::O_RDWR)
+            .create(&Ctx::ROOT, ROOT_INO, b"f", 0o600, 0, libc::O_RDWR)
             .unwrap();
-        fs.unlink(&ROOT, ROOT_INO, b"f").unwrap();
+        fs.unlink(&Ctx::ROOT, ROOT_INO, b"f").unwrap();
         for size in [50_000, 3_000, 0, 9_000] {
             let set = SetAttr {
                 size: Some(size),
                 ..SetAttr::default()
             };
-            fs.setattr(&ROOT, attr.ino, &set).unwrap();
+            fs.setattr(&Ctx::ROOT, attr.ino, &set).unwrap();
         }
         fs.vol.journal.commit_all().unwrap();
         let crashed = Arc::new(device.fork());
@@ -210,7 +210,7 @@ fn setattr_sets_what_stat_shows() {
     let inode = nameless(&fs, libc::S_IFREG | 0o6755);
     let ino = inode.ino;
     let _open = fs.open_ref(inode, 0).unwrap();
-    let set = |set: SetAttr| fs.setattr(&ROOT, ino, &set);
+    let set = |set: SetAttr| fs.setattr(&Ctx::ROOT, ino, &set);
     let at = |sec| TimeSet::At(Timestamp { sec, nsec: 5 });
     let a = set(SetAttr {
         atime: Some(at(1)),
@@ -269,15 +269,15 @@ fn setattr_sets_what_stat_shows() {
         ..SetAttr::default()
     };
     assert_eq!(
-        fs.setattr(&ROOT, ROOT_INO, &dir).unwrap_err().errno(),
+        fs.setattr(&Ctx::ROOT, ROOT_INO, &dir).unwrap_err().errno(),
         libc::EISDIR
     );
     assert_eq!(
-        fs.setattr(&ROOT, 4_000_000, &dir).unwrap_err().errno(),
+        fs.setattr(&Ctx::ROOT, 4_000_000, &dir).unwrap_err().errno(),
         libc::ESTALE
     );
     assert_eq!(
-        fs.setattr(&ROOT, 8, &dir).unwrap_err().errno(),
+        fs.setattr(&Ctx::ROOT, 8, &dir).unwrap_err().errno(),
         libc::ESTALE
     );
 }
@@ -295,8 +295,12 @@ fn immutable_and_append_only_inodes_say_eperm() {
         body.set_flags(InodeFlags::EXTENTS | flags);
         fs.inodes.write_inode(&h, &inode, &mut body).unwrap();
     };
-    let fails = |set: SetAttr| fs.setattr(&ROOT, ino, &set).err().map(|e| e.errno());
-    let opens = |flags| fs.open_inode(&ROOT, ino, flags).err().map(|e| e.errno());
+    let fails = |set: SetAttr| fs.setattr(&Ctx::ROOT, ino, &set).err().map(|e| e.errno());
+    let opens = |flags| {
+        fs.open_inode(&Ctx::ROOT, ino, flags)
+            .err()
+            .map(|e| e.errno())
+    };
     let now = SetAttr {
         mtime: Some(TimeSet::Now),
         ..SetAttr::default()

@@ -94,8 +94,8 @@ mod tests {
 
     use stetfs_testkit::Mkfs;
 
-    use crate::testing::{ROOT, fsck, mkfs, open};
-    use crate::types::ROOT_INO;
+    use crate::testing::{fsck, mkfs, open};
+    use crate::types::{Ctx, ROOT_INO};
 
     /// Whoever links it uses it: it cannot go while the link waits for the directory, as no part of
     /// that could be done then.
@@ -103,13 +103,15 @@ mod tests {
     fn a_nameless_file_stays_while_it_is_linked() {
         let device = mkfs(16, &Mkfs::blocks(1024));
         let fs = open(&device);
-        let (attr, file) = fs.tmpfile(&ROOT, ROOT_INO, 0o600, 0, libc::O_RDWR).unwrap();
+        let (attr, file) = fs
+            .tmpfile(&Ctx::ROOT, ROOT_INO, 0o600, 0, libc::O_RDWR)
+            .unwrap();
         let root = fs.inodes.iget(ROOT_INO).unwrap();
         let inode = fs.inodes.iget(attr.ino).unwrap();
         let held = root.body.write();
         let users = Arc::strong_count(&inode);
         let linked = thread::scope(|scope| {
-            let link = scope.spawn(|| fs.link(&ROOT, attr.ino, ROOT_INO, b"name"));
+            let link = scope.spawn(|| fs.link(&Ctx::ROOT, attr.ino, ROOT_INO, b"name"));
             while Arc::strong_count(&inode) <= users + 1 {
                 thread::yield_now();
             }

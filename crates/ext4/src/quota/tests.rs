@@ -12,7 +12,7 @@ use stetfs_testkit::Mkfs;
 use crate::error::FsError;
 use crate::fs::Fs;
 use crate::inode::OpenRef;
-use crate::testing::{ROOT, fsck, image, mkfs, open};
+use crate::testing::{fsck, image, mkfs, open};
 use crate::types::{
     Ctx, FallocateMode, FsOptions, Ino, ROOT_INO, RenameFlags, SetAttr, Wait, XattrSet,
 };
@@ -60,9 +60,9 @@ fn close(fs: Arc<Fs>, device: &MemDevice) {
 }
 
 fn hand_on(fs: &Fs, dir: Ino, project: u32) {
-    fs.set_project(&ROOT, dir, project).unwrap();
+    fs.set_project(&Ctx::ROOT, dir, project).unwrap();
     let flags = fs.get_flags(dir).unwrap() | InodeFlags::PROJINHERIT.bits();
-    fs.set_flags(&ROOT, dir, flags).unwrap();
+    fs.set_flags(&Ctx::ROOT, dir, flags).unwrap();
 }
 
 /// quota.Q1.
@@ -109,18 +109,19 @@ fn usage_follows_what_is_done() {
             gid,
             ..SetAttr::default()
         };
-        fs.setattr(&ROOT, ino, &give(Some(70_000), None)).unwrap();
+        fs.setattr(&Ctx::ROOT, ino, &give(Some(70_000), None))
+            .unwrap();
         assert_eq!(
             (anna(&fs), used(&fs, QuotaKind::User, 70_000)),
             ((0, 0), before)
         );
         assert_eq!(used(&fs, QuotaKind::Group, 100), before);
-        fs.set_project(&ROOT, ino, 4_000_000_000).unwrap();
+        fs.set_project(&Ctx::ROOT, ino, 4_000_000_000).unwrap();
         assert_eq!(used(&fs, QuotaKind::Project, 4_000_000_000), before);
         // An unlinked file counts while it is open.
-        let f = fs.open_inode(&ROOT, ino, libc::O_RDWR).unwrap();
+        let f = fs.open_inode(&Ctx::ROOT, ino, libc::O_RDWR).unwrap();
         fs.forget(ino, 1);
-        fs.unlink(&ROOT, ROOT_INO, b"file").unwrap();
+        fs.unlink(&Ctx::ROOT, ROOT_INO, b"file").unwrap();
         assert_eq!(used(&fs, QuotaKind::User, 70_000), before);
         drop(f);
         assert_eq!(used(&fs, QuotaKind::User, 70_000), (0, 0));
@@ -173,12 +174,12 @@ fn new_ids_find_room() {
 fn projects_are_handed_on_and_their_bounds_kept() {
     let device = volume(32, 4096, "");
     let fs = open(&device);
-    let mkdir = |name: &[u8]| fs.mkdir(&ROOT, ROOT_INO, name, 0o755, 0).unwrap().ino;
+    let mkdir = |name: &[u8]| fs.mkdir(&Ctx::ROOT, ROOT_INO, name, 0o755, 0).unwrap().ino;
     let (a, b, plain) = (mkdir(b"a"), mkdir(b"b"), mkdir(b"plain"));
     hand_on(&fs, a, 5);
     hand_on(&fs, b, 6);
-    let f = file(&fs, &ROOT, a, "file");
-    let sub = fs.mkdir(&ROOT, a, b"sub", 0o755, 0).unwrap().ino;
+    let f = file(&fs, &Ctx::ROOT, a, "file");
+    let sub = fs.mkdir(&Ctx::ROOT, a, b"sub", 0o755, 0).unwrap().ino;
     assert_eq!(
         (fs.project(f.ino()).unwrap(), fs.project(sub).unwrap()),
         (5, 5)
@@ -192,12 +193,12 @@ fn projects_are_handed_on_and_their_bounds_kept() {
         0
     );
     assert_eq!(used(&fs, QuotaKind::Project, 5), (8, 3));
-    let rename = |from, to, flags| fs.rename(&ROOT, from, b"file", to, b"file", flags);
+    let rename = |from, to, flags| fs.rename(&Ctx::ROOT, from, b"file", to, b"file", flags);
     let plainly = RenameFlags::default();
     refused(rename(a, b, plainly), libc::EXDEV);
-    refused(fs.link(&ROOT, f.ino(), b, b"link"), libc::EXDEV);
-    fs.link(&ROOT, f.ino(), a, b"link").unwrap();
-    let other = file(&fs, &ROOT, b, "file");
+    refused(fs.link(&Ctx::ROOT, f.ino(), b, b"link"), libc::EXDEV);
+    fs.link(&Ctx::ROOT, f.ino(), a, b"link").unwrap();
+    let other = file(&fs, &Ctx::ROOT, b, "file");
     let exchange = RenameFlags {
         exchange: true,
         ..plainly
@@ -206,7 +207,7 @@ fn projects_are_handed_on_and_their_bounds_kept() {
     // Out of the project anything may be moved; back in only what stayed of it.
     rename(a, plain, plainly).unwrap();
     rename(plain, a, plainly).unwrap();
-    fs.set_project(&ROOT, other.ino(), 5).unwrap();
+    fs.set_project(&Ctx::ROOT, other.ino(), 5).unwrap();
     rename(b, a, plainly).unwrap();
     let stranger = Ctx { uid: 7, ..ANNA };
     refused(fs.set_project(&stranger, f.ino(), 1), libc::EPERM);
@@ -219,9 +220,9 @@ fn projects_are_handed_on_and_their_bounds_kept() {
 fn without_the_feature_there_is_project_0_only() {
     let device = mkfs(16, &Mkfs::blocks(1024));
     let fs = open(&device);
-    let f = file(&fs, &ROOT, ROOT_INO, "file");
-    refused(fs.set_project(&ROOT, f.ino(), 1), libc::EOPNOTSUPP);
-    fs.set_project(&ROOT, f.ino(), 0).unwrap();
+    let f = file(&fs, &Ctx::ROOT, ROOT_INO, "file");
+    refused(fs.set_project(&Ctx::ROOT, f.ino(), 1), libc::EOPNOTSUPP);
+    fs.set_project(&Ctx::ROOT, f.ino(), 0).unwrap();
     assert_eq!(fs.quota().unwrap(), []);
     refused(
         fs.set_limits(QuotaKind::User, 1, Limits::default()),
@@ -259,7 +260,8 @@ fn hard_limits_hold_for_all_but_root() {
     );
     refused(fs.mkdir(&ANNA, ROOT_INO, b"dir", 0o755, 0), libc::EDQUOT);
     assert_eq!(used(&fs, QuotaKind::User, 1000), (100, 1));
-    fs.write(&ROOT, &f, 100 << 10, &[1; 4096], false).unwrap();
+    fs.write(&Ctx::ROOT, &f, 100 << 10, &[1; 4096], false)
+        .unwrap();
     assert_eq!(used(&fs, QuotaKind::User, 1000), (104, 1));
     let shorter = SetAttr {
         size: Some(50 << 10),

@@ -10,8 +10,8 @@ use crate::durability::MetadataLedger;
 use crate::error::FsError;
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};
-use crate::testing::{ROOT, flavours, fsck, mkfs, new_file, open};
-use crate::types::{Ino, ROOT_INO, RenameFlags, XattrSet};
+use crate::testing::{flavours, fsck, mkfs, new_file, open};
+use crate::types::{Ctx, Ino, ROOT_INO, RenameFlags, XattrSet};
 
 /// An inode that exists in memory only: an owner for blocks.
 fn owner(fs: &Fs, ino: Ino) -> Inode {
@@ -362,7 +362,7 @@ fn reservations_hold_space_back() {
     drop(fs.space.reserve(5, false).unwrap());
     drop(held);
     drop(fs.space.reserve(for_users, false).unwrap());
-    assert!(fs.space.privileged(&ROOT));
+    assert!(fs.space.privileged(&Ctx::ROOT));
 }
 
 #[test]
@@ -596,11 +596,11 @@ fn top_directories_spread_and_others_stay() {
     let mut groups = std::collections::BTreeSet::new();
     let mut near = 0;
     for t in 0..24 {
-        let top = fs.mkdir(&ROOT, ROOT_INO, format!("{t}").as_bytes(), 0o755, 0);
+        let top = fs.mkdir(&Ctx::ROOT, ROOT_INO, format!("{t}").as_bytes(), 0o755, 0);
         let top = top.unwrap().ino;
         groups.insert(group(top));
         for s in 0..4 {
-            let sub = fs.mkdir(&ROOT, top, format!("{s}").as_bytes(), 0o755, 0);
+            let sub = fs.mkdir(&Ctx::ROOT, top, format!("{s}").as_bytes(), 0o755, 0);
             near += u32::from(group(sub.unwrap().ino).abs_diff(group(top)) <= 4);
         }
     }
@@ -621,7 +621,7 @@ fn with_few_inodes() -> (Arc<stetfs_block::MemDevice>, Arc<Fs>) {
 }
 
 fn mknod(fs: &Fs, name: &[u8]) -> Result<Ino, FsError> {
-    let made = fs.mknod(&ROOT, ROOT_INO, name, libc::S_IFREG | 0o644, 0, 0)?;
+    let made = fs.mknod(&Ctx::ROOT, ROOT_INO, name, libc::S_IFREG | 0o644, 0, 0)?;
     fs.forget(made.ino, 1);
     Ok(made.ino)
 }
@@ -632,20 +632,20 @@ fn inodes_freed_without_a_sync_are_given_out_again() {
     type Turn = fn(&Fs) -> Result<(), FsError>;
     let file: Turn = |fs| {
         mknod(fs, b"file")?;
-        fs.unlink(&ROOT, ROOT_INO, b"file")
+        fs.unlink(&Ctx::ROOT, ROOT_INO, b"file")
     };
     let directory: Turn = |fs| {
-        let made = fs.mkdir(&ROOT, ROOT_INO, b"dir", 0o755, 0)?;
+        let made = fs.mkdir(&Ctx::ROOT, ROOT_INO, b"dir", 0o755, 0)?;
         fs.forget(made.ino, 1);
-        fs.rmdir(&ROOT, ROOT_INO, b"dir")
+        fs.rmdir(&Ctx::ROOT, ROOT_INO, b"dir")
     };
     let link: Turn = |fs| {
-        let made = fs.symlink(&ROOT, ROOT_INO, b"link", &[b't'; 100])?;
+        let made = fs.symlink(&Ctx::ROOT, ROOT_INO, b"link", &[b't'; 100])?;
         fs.forget(made.ino, 1);
-        fs.unlink(&ROOT, ROOT_INO, b"link")
+        fs.unlink(&Ctx::ROOT, ROOT_INO, b"link")
     };
     let nameless: Turn = |fs| {
-        let (made, open) = fs.tmpfile(&ROOT, ROOT_INO, 0o600, 0, libc::O_RDWR)?;
+        let (made, open) = fs.tmpfile(&Ctx::ROOT, ROOT_INO, 0o600, 0, libc::O_RDWR)?;
         drop(open);
         fs.forget(made.ino, 1);
         Ok(())
@@ -656,13 +656,13 @@ fn inodes_freed_without_a_sync_are_given_out_again() {
             whiteout: true,
             ..RenameFlags::default()
         };
-        fs.rename(&ROOT, ROOT_INO, b"old", ROOT_INO, b"new", flags)?;
-        fs.unlink(&ROOT, ROOT_INO, b"old")?;
-        fs.unlink(&ROOT, ROOT_INO, b"new")
+        fs.rename(&Ctx::ROOT, ROOT_INO, b"old", ROOT_INO, b"new", flags)?;
+        fs.unlink(&Ctx::ROOT, ROOT_INO, b"old")?;
+        fs.unlink(&Ctx::ROOT, ROOT_INO, b"new")
     };
     let value: Turn = |fs| {
-        fs.setxattr(&ROOT, ROOT_INO, b"user.v", &[7; 9000], XattrSet::Any)?;
-        fs.removexattr(&ROOT, ROOT_INO, b"user.v")
+        fs.setxattr(&Ctx::ROOT, ROOT_INO, b"user.v", &[7; 9000], XattrSet::Any)?;
+        fs.removexattr(&Ctx::ROOT, ROOT_INO, b"user.v")
     };
     for (what, turn) in [
         ("file", file),
@@ -694,7 +694,7 @@ fn threads_share_the_inodes_that_a_commit_frees() {
                 let name = format!("file{thread}");
                 for i in 0..400 {
                     mknod(fs, name.as_bytes()).unwrap_or_else(|e| panic!("{name}, {i}: {e}"));
-                    fs.unlink(&ROOT, ROOT_INO, name.as_bytes()).unwrap();
+                    fs.unlink(&Ctx::ROOT, ROOT_INO, name.as_bytes()).unwrap();
                 }
             });
         }
@@ -721,6 +721,6 @@ fn a_volume_whose_inodes_are_in_use_says_so_at_once() {
         before,
         "the same transaction runs"
     );
-    fs.unlink(&ROOT, ROOT_INO, b"file0").unwrap();
+    fs.unlink(&Ctx::ROOT, ROOT_INO, b"file0").unwrap();
     mknod(&fs, b"more").unwrap();
 }

@@ -28,12 +28,6 @@ use crate::space::credits::WRITE_INODE;
 use crate::types::{Ctx, FsOptions, Ino, OnDataError};
 use stetfs_ondisk::num::bounded32;
 
-pub(super) const ROOT: Ctx = Ctx {
-    uid: 0,
-    gid: 0,
-    pid: 0,
-};
-
 /// What became of the records, and of the orphans beside them.
 pub(super) struct Applied {
     /// Records that are applied.
@@ -213,7 +207,7 @@ impl Fs {
             ));
         };
         if name.replaces {
-            match self.unlink(&ROOT, name.parent, &name.name) {
+            match self.unlink(&Ctx::ROOT, name.parent, &name.name) {
                 Ok(()) | Err(FsError::Errno(libc::ENOENT)) => {}
                 Err(e) => return Err(e),
             }
@@ -223,7 +217,7 @@ impl Fs {
             again: Some((node.ino, &node.inode)),
             ..New::default()
         };
-        let inode = self.make(&ROOT, name.parent, &name.name, &new)?;
+        let inode = self.make(&Ctx::ROOT, name.parent, &name.name, &new)?;
         self.date(name.parent, view.ctime())?;
         self.forget(inode.ino, 1);
         Ok(inode)

@@ -13,8 +13,8 @@ use stetfs_testkit::{Image, KernelMount, Mkfs};
 
 use crate::error::FsError;
 use crate::fs::Fs;
-use crate::testing::{ROOT, flavours, fsck, image, mkfs, open};
-use crate::types::{FsOptions, OnError, ROOT_INO, SetAttr};
+use crate::testing::{flavours, fsck, image, mkfs, open};
+use crate::types::{Ctx, FsOptions, OnError, ROOT_INO, SetAttr};
 use crate::volume::early::read_superblock;
 
 fn superblock(device: &MemDevice) -> Superblock {
@@ -74,7 +74,7 @@ fn every_default_volume_opens_and_closes_clean() {
             "{name}: . .. and lost+found/.."
         );
         fs.setattr(
-            &ROOT,
+            &Ctx::ROOT,
             ROOT_INO,
             &SetAttr {
                 mode: Some(0o700),
@@ -85,7 +85,7 @@ fn every_default_volume_opens_and_closes_clean() {
         fs.unmount().unwrap();
         fs.unmount().unwrap();
         assert_eq!(
-            fs.setattr(&ROOT, ROOT_INO, &SetAttr::default())
+            fs.setattr(&Ctx::ROOT, ROOT_INO, &SetAttr::default())
                 .unwrap_err()
                 .errno(),
             libc::ESHUTDOWN
@@ -214,7 +214,7 @@ fn features_decide_by_name() {
         );
         let fs = Fs::open(device.clone(), read_only()).unwrap();
         assert_eq!(
-            fs.setattr(&ROOT, ROOT_INO, &SetAttr::default())
+            fs.setattr(&Ctx::ROOT, ROOT_INO, &SetAttr::default())
                 .unwrap_err()
                 .errno(),
             libc::EROFS
@@ -238,7 +238,7 @@ fn what_was_synced_is_there_after_a_crash() {
     let device = mkfs(32, &Mkfs::blocks(4096));
     let fs = open(&device);
     fs.setattr(
-        &ROOT,
+        &Ctx::ROOT,
         ROOT_INO,
         &SetAttr {
             mode: Some(0o711),
@@ -297,7 +297,7 @@ fn what_was_synced_is_there_after_a_crash() {
 #[test]
 fn commits_and_checkpoints_are_timed() {
     let fs = open(&mkfs(32, &Mkfs::blocks(4096)));
-    fs.mkdir(&ROOT, ROOT_INO, b"dir", 0o755, 0).unwrap();
+    fs.mkdir(&Ctx::ROOT, ROOT_INO, b"dir", 0o755, 0).unwrap();
     let before = fs.stats().latency;
     fs.vol.journal.commit_all().unwrap();
     let commit = fs.stats().latency.commit;
@@ -321,9 +321,9 @@ fn what_the_device_fails_is_counted() {
     };
     assert_eq!(counts(), []);
     device.add(Fault::fail(Op::Flush, libc::EIO).once());
-    fs.mkdir(&ROOT, ROOT_INO, b"dir", 0o755, 0).unwrap();
+    fs.mkdir(&Ctx::ROOT, ROOT_INO, b"dir", 0o755, 0).unwrap();
     assert!(fs.vol.journal.commit_all().is_err());
-    assert!(fs.mkdir(&ROOT, ROOT_INO, b"more", 0o755, 0).is_err());
+    assert!(fs.mkdir(&Ctx::ROOT, ROOT_INO, b"more", 0o755, 0).is_err());
     let all = counts();
     let [("flush", 1, Some(first))] = all.as_slice() else {
         panic!("{all:?}");
@@ -387,7 +387,7 @@ fn errors_are_noted_and_decide() {
     fs.vol.report(&damage());
     fs.vol.report(&FsError::Errno(libc::ENOENT));
     fs.setattr(
-        &ROOT,
+        &Ctx::ROOT,
         ROOT_INO,
         &SetAttr {
             mode: Some(0o755),
@@ -424,7 +424,7 @@ fn errors_are_noted_and_decide() {
     fs.vol.report(&damage());
     let e = fs
         .setattr(
-            &ROOT,
+            &Ctx::ROOT,
             ROOT_INO,
             &SetAttr {
                 mode: Some(0o755),

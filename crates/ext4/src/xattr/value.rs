@@ -315,8 +315,8 @@ mod tests {
     use stetfs_testkit::Mkfs;
 
     use super::*;
-    use crate::testing::{ROOT, fsck, mkfs, open};
-    use crate::types::{ROOT_INO, XattrSet};
+    use crate::testing::{fsck, mkfs, open};
+    use crate::types::{Ctx, ROOT_INO, XattrSet};
 
     /// A commit, and a crash after it, in the moments when a value has no reference (value.V1).
     #[test]
@@ -325,7 +325,7 @@ mod tests {
             for removed in [false, true] {
                 let device = mkfs(16, &Mkfs::blocks(1024).feature(features));
                 let fs = open(&device);
-                let made = fs.mknod(&ROOT, ROOT_INO, b"file", libc::S_IFREG | 0o644, 0, 0);
+                let made = fs.mknod(&Ctx::ROOT, ROOT_INO, b"file", libc::S_IFREG | 0o644, 0, 0);
                 let ino = made.unwrap().ino;
                 fs.vol.journal.commit_all().unwrap();
                 let before = (fs.space.free_blocks_count(), fs.space.free_inodes_count());
@@ -334,8 +334,9 @@ mod tests {
                 let new;
                 if removed {
                     let how = XattrSet::Any;
-                    fs.setxattr(&ROOT, ino, b"user.v", &value, how).unwrap();
-                    fs.remove_attribute(&ROOT, &inode, (index::USER, b"v"))
+                    fs.setxattr(&Ctx::ROOT, ino, b"user.v", &value, how)
+                        .unwrap();
+                    fs.remove_attribute(&Ctx::ROOT, &inode, (index::USER, b"v"))
                         .unwrap();
                 } else {
                     new = fs.new_value(&inode, &inode.body.read(), &value, true);

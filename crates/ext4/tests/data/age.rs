@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use stetfs_ext4::*;
 
-use crate::volume::{ROOT, Shape, Volume};
+use crate::volume::{Shape, Volume};
+use stetfs_ext4::Ctx;
 
 const SHAPE: Shape = Shape {
     block_size: 4096,
@@ -92,7 +93,7 @@ fn what_nobody_syncs_goes_home_when_it_is_old() {
         let f = vol.create("f");
         let write = |byte| {
             vol.fs()
-                .write(&ROOT, &f, 0, &[byte; 5 * BLOCK], false)
+                .write(&Ctx::ROOT, &f, 0, &[byte; 5 * BLOCK], false)
                 .unwrap()
         };
         write(1);
@@ -112,7 +113,11 @@ fn what_is_young_stays() {
     for (name, opts) in presets(Duration::from_secs(u64::from(NEVER))) {
         let vol = volume(opts);
         let f = vol.create("f");
-        let write = |byte| vol.fs().write(&ROOT, &f, 0, &[byte; BLOCK], false).unwrap();
+        let write = |byte| {
+            vol.fs()
+                .write(&Ctx::ROOT, &f, 0, &[byte; BLOCK], false)
+                .unwrap()
+        };
         write(1);
         sync_all(&vol);
         write(2);
@@ -130,7 +135,9 @@ fn what_is_written_all_the_time_goes_home_too() {
     for (name, opts) in presets(Duration::from_millis(100)) {
         let vol = volume(opts);
         let f = vol.create("f");
-        vol.fs().write(&ROOT, &f, 0, &[1; BLOCK], false).unwrap();
+        vol.fs()
+            .write(&Ctx::ROOT, &f, 0, &[1; BLOCK], false)
+            .unwrap();
         sync_all(&vol);
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -138,7 +145,9 @@ fn what_is_written_all_the_time_goes_home_too() {
             scope.spawn(|| {
                 let mut byte = 2;
                 while !stop.load(Ordering::Relaxed) {
-                    vol.fs().write(&ROOT, &f, 0, &[byte; BLOCK], false).unwrap();
+                    vol.fs()
+                        .write(&Ctx::ROOT, &f, 0, &[byte; BLOCK], false)
+                        .unwrap();
                     byte = byte % 250 + 2;
                     std::thread::sleep(Duration::from_millis(1));
                 }
@@ -157,7 +166,7 @@ fn syncs_of_others_do_not_keep_it_waiting() {
         let vol = volume(opts);
         let f = vol.create("f");
         let large = vec![1; 8 << 20];
-        vol.fs().write(&ROOT, &f, 0, &large, false).unwrap();
+        vol.fs().write(&Ctx::ROOT, &f, 0, &large, false).unwrap();
         sync_all(&vol);
         let stop = AtomicBool::new(false);
         let byte = AtomicU8::new(0);
@@ -170,14 +179,14 @@ fn syncs_of_others_do_not_keep_it_waiting() {
                     while !stop.load(Ordering::Relaxed) {
                         let byte = byte.fetch_add(1, Ordering::Relaxed);
                         vol.fs()
-                            .write(&ROOT, &other, 0, &[byte; 100], false)
+                            .write(&Ctx::ROOT, &other, 0, &[byte; 100], false)
                             .unwrap();
                         vol.fsync(&other, false).unwrap();
                     }
                 });
             }
             vol.fs()
-                .write(&ROOT, &f, 0, &vec![2; large.len()], false)
+                .write(&Ctx::ROOT, &f, 0, &vec![2; large.len()], false)
                 .unwrap();
             goes_home(&vol, "f", name, |c| all(c, 2));
         });
@@ -195,13 +204,13 @@ fn all_files_are_looked_after() {
         let write = |byte| {
             for f in &files {
                 vol.fs()
-                    .write(&ROOT, f, 0, &[byte; 3 * BLOCK], false)
+                    .write(&Ctx::ROOT, f, 0, &[byte; 3 * BLOCK], false)
                     .unwrap();
             }
         };
         write(1);
         sync_all(&vol);
-        vol.fs().unlink(&ROOT, ROOT_INO, b"f7").unwrap();
+        vol.fs().unlink(&Ctx::ROOT, ROOT_INO, b"f7").unwrap();
         write(2);
         let patience = Instant::now() + Duration::from_secs(30);
         while vol.fs().stats().dirty_bytes > 0 {
@@ -229,7 +238,7 @@ fn new_blocks_are_not_left_behind_by_a_commit() {
     let vol = volume(opts);
     let f = vol.create("f");
     vol.fs()
-        .write(&ROOT, &f, 0, &[7; 40 * BLOCK], false)
+        .write(&Ctx::ROOT, &f, 0, &[7; 40 * BLOCK], false)
         .unwrap();
     let patience = Instant::now() + Duration::from_secs(30);
     while vol.fs().stats().dirty_bytes > 0 {
@@ -237,11 +246,13 @@ fn new_blocks_are_not_left_behind_by_a_commit() {
         std::thread::sleep(Duration::from_millis(20));
     }
     // What is overwritten in place waits for its own age.
-    vol.fs().write(&ROOT, &f, 0, &[8; BLOCK], false).unwrap();
+    vol.fs()
+        .write(&Ctx::ROOT, &f, 0, &[8; BLOCK], false)
+        .unwrap();
     // New data that came later goes home before it.
     let g = vol.create("g");
     vol.fs()
-        .write(&ROOT, &g, 0, &[7; 40 * BLOCK], false)
+        .write(&Ctx::ROOT, &g, 0, &[7; 40 * BLOCK], false)
         .unwrap();
     let patience = Instant::now() + Duration::from_secs(30);
     while vol.fs().stats().dirty_bytes > BLOCK as u64 {
@@ -266,9 +277,13 @@ fn new_blocks_are_not_left_behind_by_a_commit() {
 fn nothing_old_reaches_a_volume_that_is_shut_down() {
     let vol = volume(options(DataMode::Ordered, Duration::from_millis(300)));
     let f = vol.create("f");
-    vol.fs().write(&ROOT, &f, 0, &[1; BLOCK], false).unwrap();
+    vol.fs()
+        .write(&Ctx::ROOT, &f, 0, &[1; BLOCK], false)
+        .unwrap();
     sync_all(&vol);
-    vol.fs().write(&ROOT, &f, 0, &[2; BLOCK], false).unwrap();
+    vol.fs()
+        .write(&Ctx::ROOT, &f, 0, &[2; BLOCK], false)
+        .unwrap();
     vol.fs().go_down(GoingDown::AtOnce, Box::new(|_| {}));
     let before = left(&vol, "f");
     std::thread::sleep(Duration::from_millis(800));

@@ -8,7 +8,8 @@ use stetfs_block::MemDevice;
 use stetfs_ext4::*;
 use stetfs_testkit::{Image, KernelMount, LoopDev, Mkfs};
 
-use crate::volume::{ROOT, Shape, Volume};
+use crate::volume::{Shape, Volume};
+use stetfs_ext4::Ctx;
 
 /// 8 blocks of 1 KiB.
 const SHAPE: Shape = Shape {
@@ -27,14 +28,14 @@ fn clusters(vol: &Volume, f: &OpenRef) -> u64 {
 
 fn write(vol: &Volume, f: &OpenRef, block: u64, blocks: usize) {
     let bytes = vec![block as u8 | 1; blocks * 1024];
-    let n = vol.fs().write(&ROOT, f, block * 1024, &bytes, false);
+    let n = vol.fs().write(&Ctx::ROOT, f, block * 1024, &bytes, false);
     assert_eq!(n.unwrap(), bytes.len());
 }
 
 fn punch(vol: &Volume, f: &OpenRef, block: u64, blocks: u64) {
     let mode = FallocateMode::PunchHole;
     vol.fs()
-        .fallocate(&ROOT, f, mode, block * 1024, blocks * 1024)
+        .fallocate(&Ctx::ROOT, f, mode, block * 1024, blocks * 1024)
         .unwrap();
 }
 
@@ -71,7 +72,7 @@ fn a_cluster_is_taken_with_its_first_block_and_freed_with_its_last() {
     // Allocated and not written counts the same.
     let mode = FallocateMode::Allocate { keep_size: true };
     vol.fs()
-        .fallocate(&ROOT, &f, mode, 5 * 1024, 12 * 1024)
+        .fallocate(&Ctx::ROOT, &f, mode, 5 * 1024, 12 * 1024)
         .unwrap();
     assert_eq!(clusters(&vol, &f), 3);
     punch(&vol, &f, 0, 3);
@@ -99,7 +100,7 @@ fn a_full_volume_still_has_room_in_the_clusters_of_a_file() {
     let full = vol.create("full");
     let chunk = vec![7u8; 1 << 20];
     let mut at = 0;
-    while let Ok(n) = vol.fs().write(&ROOT, &full, at, &chunk, false) {
+    while let Ok(n) = vol.fs().write(&Ctx::ROOT, &full, at, &chunk, false) {
         at += n as u64;
     }
     assert_eq!(clusters(&vol, &full), at.div_ceil(8192));
@@ -108,7 +109,7 @@ fn a_full_volume_still_has_room_in_the_clusters_of_a_file() {
         write(&vol, &f, cluster * 8 + 1, 7);
     }
     assert_eq!(vol.fs().statfs().bfree, before);
-    let more = vol.fs().write(&ROOT, &f, 24 * 1024, &chunk, false);
+    let more = vol.fs().write(&Ctx::ROOT, &f, 24 * 1024, &chunk, false);
     assert_eq!(more.unwrap_err().errno(), libc::ENOSPC);
     drop((f, full));
     vol.finish();
@@ -125,7 +126,7 @@ fn what_is_trimmed_is_free() {
     let gone = vol.create("gone");
     write(&vol, &gone, 0, 800);
     drop((f, gone));
-    vol.fs().unlink(&ROOT, ROOT_INO, b"gone").unwrap();
+    vol.fs().unlink(&Ctx::ROOT, ROOT_INO, b"gone").unwrap();
     vol.reopen();
     let free = vol.fs().statfs().bfree * 1024;
     assert_eq!(vol.fs().trim(0..u64::MAX, 0).unwrap(), free);
@@ -219,11 +220,12 @@ fn taking_turns_with_the_kernel() {
                             Ok(attr) => attr.ino,
                             Err(_) => {
                                 let mode = libc::S_IFREG | 0o644;
-                                let made = fs.mknod(&ROOT, ROOT_INO, name.as_bytes(), mode, 0, 0);
+                                let made =
+                                    fs.mknod(&Ctx::ROOT, ROOT_INO, name.as_bytes(), mode, 0, 0);
                                 made.unwrap().ino
                             }
                         };
-                        let file = fs.open_inode(&ROOT, ino, libc::O_RDWR).unwrap();
+                        let file = fs.open_inode(&Ctx::ROOT, ino, libc::O_RDWR).unwrap();
                         fs.forget(ino, 1);
                         file
                     })
@@ -232,7 +234,7 @@ fn taking_turns_with_the_kernel() {
                     let f = &files[*i];
                     match *step {
                         Step::Write(at, len) => {
-                            let n = fs.write(&ROOT, f, at, &vec![*salt; len], false);
+                            let n = fs.write(&Ctx::ROOT, f, at, &vec![*salt; len], false);
                             assert_eq!(n.unwrap(), len);
                         }
                         Step::Truncate(size) => {
@@ -240,14 +242,14 @@ fn taking_turns_with_the_kernel() {
                                 size: Some(size),
                                 ..SetAttr::default()
                             };
-                            fs.setattr(&ROOT, f.ino(), &set).unwrap();
+                            fs.setattr(&Ctx::ROOT, f.ino(), &set).unwrap();
                         }
                         Step::Punch(at, len) => fs
-                            .fallocate(&ROOT, f, FallocateMode::PunchHole, at, len)
+                            .fallocate(&Ctx::ROOT, f, FallocateMode::PunchHole, at, len)
                             .unwrap(),
                         Step::Allocate(at, len) => {
                             let mode = FallocateMode::Allocate { keep_size: false };
-                            fs.fallocate(&ROOT, f, mode, at, len).unwrap();
+                            fs.fallocate(&Ctx::ROOT, f, mode, at, len).unwrap();
                         }
                     }
                 }
@@ -330,14 +332,14 @@ fn damaged_places_are_errors() {
         let fs = Fs::open(mem.clone(), FsOptions::default()).unwrap();
         let before = fs.statfs().bfree;
         let ino = fs.lookup(ROOT_INO, b"file").unwrap().ino;
-        let file = fs.open_inode(&ROOT, ino, libc::O_RDWR).unwrap();
-        let more = fs.write(&ROOT, &file, 4096, b"more", false);
+        let file = fs.open_inode(&Ctx::ROOT, ino, libc::O_RDWR).unwrap();
+        let more = fs.write(&Ctx::ROOT, &file, 4096, b"more", false);
         assert_eq!(more.unwrap_err().errno(), libc::EUCLEAN, "at {to}");
         let set = SetAttr {
             size: Some(0),
             ..SetAttr::default()
         };
-        assert!(fs.setattr(&ROOT, ino, &set).is_err());
+        assert!(fs.setattr(&Ctx::ROOT, ino, &set).is_err());
         assert_eq!(fs.statfs().bfree, before);
         drop(file);
         let _ = fs.unmount();

@@ -6,7 +6,8 @@ use std::sync::{Arc, OnceLock};
 use stetfs_block::{MemDevice, Recorder, Replay};
 use stetfs_ext4::*;
 
-use crate::volume::{ROOT, Shape, Volume, fresh};
+use crate::volume::{Shape, Volume, fresh};
+use stetfs_ext4::Ctx;
 
 const SHAPE: Shape = Shape {
     block_size: 4096,
@@ -30,14 +31,14 @@ fn used(shape: Shape) -> MemDevice {
         let mem = Arc::new(fresh(shape));
         let fs = Fs::open(mem.clone(), FsOptions::default()).unwrap();
         let (attr, f) = fs
-            .create(&ROOT, ROOT_INO, b"old", 0o600, 0, libc::O_RDWR)
+            .create(&Ctx::ROOT, ROOT_INO, b"old", 0o600, 0, libc::O_RDWR)
             .unwrap();
         let mut at = 0;
-        while let Ok(n) = fs.write(&ROOT, &f, at, &[OLD; 1 << 20], false) {
+        while let Ok(n) = fs.write(&Ctx::ROOT, &f, at, &[OLD; 1 << 20], false) {
             at += n as u64;
         }
         drop(f);
-        fs.unlink(&ROOT, ROOT_INO, b"old").unwrap();
+        fs.unlink(&Ctx::ROOT, ROOT_INO, b"old").unwrap();
         fs.forget(attr.ino, 1);
         fs.unmount().unwrap();
         mem.fork()
@@ -149,7 +150,8 @@ impl Run {
         match rng.u8(..20) {
             0..8 => {
                 let at = if rng.bool() { content.len() as u64 } else { at };
-                fs.write(&ROOT, &f, at, &vec![byte; len], false).unwrap();
+                fs.write(&Ctx::ROOT, &f, at, &vec![byte; len], false)
+                    .unwrap();
                 let end = at as usize + len;
                 content.resize(content.len().max(end), 0);
                 content[at as usize..end].fill(byte);
@@ -159,7 +161,7 @@ impl Run {
                 content.resize(at as usize, 0);
             }
             10 => {
-                fs.fallocate(&ROOT, &f, FallocateMode::PunchHole, at, len as u64)
+                fs.fallocate(&Ctx::ROOT, &f, FallocateMode::PunchHole, at, len as u64)
                     .unwrap();
                 zero(&mut content, at as usize + len);
             }
@@ -167,16 +169,16 @@ impl Run {
             11 | 12 if !self.extents => return,
             11 => {
                 let mode = FallocateMode::ZeroRange { keep_size: true };
-                fs.fallocate(&ROOT, &f, mode, at, len as u64).unwrap();
+                fs.fallocate(&Ctx::ROOT, &f, mode, at, len as u64).unwrap();
                 zero(&mut content, at as usize + len);
             }
             12 => {
                 let mode = FallocateMode::Allocate { keep_size: true };
-                fs.fallocate(&ROOT, &f, mode, at, len as u64).unwrap();
+                fs.fallocate(&Ctx::ROOT, &f, mode, at, len as u64).unwrap();
             }
             13 => {
                 let ino = f.ino();
-                fs.unlink(&ROOT, ROOT_INO, name(i).as_bytes()).unwrap();
+                fs.unlink(&Ctx::ROOT, ROOT_INO, name(i).as_bytes()).unwrap();
                 drop(f);
                 self.files[i] = None;
                 fs.forget(ino, 1);

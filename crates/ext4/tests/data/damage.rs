@@ -6,7 +6,8 @@ use stetfs_block::{BlockDevice, MemDevice};
 use stetfs_ext4::*;
 use stetfs_testkit::Image;
 
-use crate::volume::{ROOT, Shape, Volume, fresh};
+use crate::volume::{Shape, Volume, fresh};
+use stetfs_ext4::Ctx;
 
 const SHAPE: Shape = Shape {
     block_size: 1024,
@@ -23,11 +24,11 @@ fn volume() -> (MemDevice, Vec<(u32, u64)>) {
     let fs = Fs::open(mem.clone(), FsOptions::default()).unwrap();
     for name in [&b"f"[..], b"other"] {
         let (_, f) = fs
-            .create(&ROOT, ROOT_INO, name, 0o600, 0, libc::O_RDWR)
+            .create(&Ctx::ROOT, ROOT_INO, name, 0o600, 0, libc::O_RDWR)
             .unwrap();
         // Without its neighbours, each block is a run of its own.
         for i in 0..BLOCKS {
-            fs.write(&ROOT, &f, i * 1024, &[i as u8; 1024], false)
+            fs.write(&Ctx::ROOT, &f, i * 1024, &[i as u8; 1024], false)
                 .unwrap();
         }
     }
@@ -70,12 +71,12 @@ fn told(mem: &MemDevice, what: &str) {
         let mut buf = vec![0; size as usize];
         let result = match act {
             "read" => fs.read(&f, 0, &mut buf).map(drop),
-            "write" => fs.write(&ROOT, &f, 0, &buf, false).map(drop),
+            "write" => fs.write(&Ctx::ROOT, &f, 0, &buf, false).map(drop),
             "truncate" => vol.truncate(&f, 0),
-            "punch" => fs.fallocate(&ROOT, &f, FallocateMode::PunchHole, 0, size),
+            "punch" => fs.fallocate(&Ctx::ROOT, &f, FallocateMode::PunchHole, 0, size),
             "seek" => fs.seek(&f, 0, SeekWhat::Hole).map(drop),
             _ => {
-                fs.unlink(&ROOT, ROOT_INO, b"f").unwrap();
+                fs.unlink(&Ctx::ROOT, ROOT_INO, b"f").unwrap();
                 let ino = f.ino();
                 drop(f);
                 fs.forget(ino, 1);

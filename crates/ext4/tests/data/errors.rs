@@ -12,7 +12,8 @@ use stetfs_ext4::*;
 use stetfs_journal::Composition;
 use stetfs_testkit::{Image, cmd};
 
-use crate::volume::{ROOT, Shape, Volume, fresh};
+use crate::volume::{Shape, Volume, fresh};
+use stetfs_ext4::Ctx;
 
 const SHAPE: Shape = Shape {
     block_size: 4096,
@@ -100,7 +101,9 @@ impl Failing {
         let made = Volume::on(mem.clone(), mem.clone(), opts.clone());
         for (name, byte) in [("f", 1), ("g", 2)] {
             let f = made.create(name);
-            made.fs().write(&ROOT, &f, 0, &[byte; LEN], false).unwrap();
+            made.fs()
+                .write(&Ctx::ROOT, &f, 0, &[byte; LEN], false)
+                .unwrap();
         }
         let ino = made.fs().lookup(ROOT_INO, b"f").unwrap().ino;
         made.finish();
@@ -122,7 +125,10 @@ impl Failing {
 
     fn write(&self, f: &OpenRef, byte: u8) {
         let fs = self.vol.fs();
-        assert_eq!(fs.write(&ROOT, f, 0, &[byte; LEN], false).unwrap(), LEN);
+        assert_eq!(
+            fs.write(&Ctx::ROOT, f, 0, &[byte; LEN], false).unwrap(),
+            LEN
+        );
     }
 
     /// The errno of a sync, 0 if it succeeds.
@@ -305,7 +311,7 @@ fn data_err_abort_stops_the_volume_where_data_is_ordered() {
             }
             assert_eq!(v.fsync(&f), libc::EIO, "{name}");
             assert_eq!(v.vol.fs().is_read_only(), stops, "{name}");
-            let again = v.vol.fs().write(&ROOT, &f, 0, b"x", false);
+            let again = v.vol.fs().write(&Ctx::ROOT, &f, 0, b"x", false);
             assert_eq!(again.is_err(), stops, "{name}");
         }
     }
@@ -364,11 +370,12 @@ fn recorded_data_that_cannot_go_home_stops_the_journal() {
     let f = v.vol.open("f");
     let fs = v.vol.fs();
     // Longer by one block: there is something to record.
-    fs.write(&ROOT, &f, LEN as u64, &[6; 4096], false).unwrap();
+    fs.write(&Ctx::ROOT, &f, LEN as u64, &[6; 4096], false)
+        .unwrap();
     assert_eq!(v.fsync(&f), 0);
     let records = fs.stats().journal.file_records;
-    fs.write(&ROOT, &f, 0, &[7; 4096], false).unwrap();
-    fs.write(&ROOT, &f, LEN as u64 + 4096, &[8; 10], false)
+    fs.write(&Ctx::ROOT, &f, 0, &[7; 4096], false).unwrap();
+    fs.write(&Ctx::ROOT, &f, LEN as u64 + 4096, &[8; 10], false)
         .unwrap();
     assert_eq!(v.fsync(&f), 0);
     assert_eq!(fs.stats().journal.file_records, records + 1);
@@ -475,18 +482,18 @@ fn nobody_reads_what_lay_in_new_blocks() {
         let secret = vol.create("secret");
         for mib in 0..30 {
             vol.fs()
-                .write(&ROOT, &secret, mib << 20, &[SECRET; 1 << 20], false)
+                .write(&Ctx::ROOT, &secret, mib << 20, &[SECRET; 1 << 20], false)
                 .unwrap();
         }
         drop(secret);
-        vol.fs().unlink(&ROOT, ROOT_INO, b"secret").unwrap();
+        vol.fs().unlink(&Ctx::ROOT, ROOT_INO, b"secret").unwrap();
         let ino = vol.create("f").ino();
         vol.finish();
         // Where the data will be.
         let dry = Arc::new(base.fork());
         let vol = Volume::on(dry.clone(), dry.clone(), opts.clone());
         vol.fs()
-            .write(&ROOT, &vol.open("f"), 0, &[3; LEN], false)
+            .write(&Ctx::ROOT, &vol.open("f"), 0, &[3; LEN], false)
             .unwrap();
         vol.finish();
         let at = place(&dry, ino);
@@ -530,9 +537,12 @@ fn a_recovery_that_cannot_write_keeps_the_records() {
     let f = v.vol.open("f");
     v.vol
         .fs()
-        .write(&ROOT, &f, LEN as u64, &[6; 10], false)
+        .write(&Ctx::ROOT, &f, LEN as u64, &[6; 10], false)
         .unwrap();
-    v.vol.fs().write(&ROOT, &f, 0, &[7; 4096], false).unwrap();
+    v.vol
+        .fs()
+        .write(&Ctx::ROOT, &f, 0, &[7; 4096], false)
+        .unwrap();
     assert_eq!(v.fsync(&f), 0);
     assert_eq!(v.vol.fs().stats().journal.file_records, 1);
     let crashed = Arc::new(FaultInjector::new(Arc::new(v.vol.mem().fork())));

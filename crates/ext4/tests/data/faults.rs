@@ -6,7 +6,8 @@ use stetfs_block::{BlockDevice, Fault, FaultInjector, MemDevice, Op};
 use stetfs_ext4::*;
 use stetfs_testkit::{Image, Mkfs};
 
-use crate::volume::{ROOT, Shape, Volume};
+use crate::volume::{Shape, Volume};
+use stetfs_ext4::Ctx;
 
 const SHAPE: Shape = Shape {
     block_size: 4096,
@@ -34,7 +35,9 @@ fn a_read_that_fails_says_so_and_later_ones_succeed() {
     for large in [false, true] {
         let len = if large { 1 << 20 } else { 3000 };
         let f = vol.create(if large { "large" } else { "small" });
-        vol.fs().write(&ROOT, &f, 0, &vec![9; len], false).unwrap();
+        vol.fs()
+            .write(&Ctx::ROOT, &f, 0, &vec![9; len], false)
+            .unwrap();
         drop(f);
         vol.reopen();
         let f = vol.open(if large { "large" } else { "small" });
@@ -47,7 +50,7 @@ fn a_read_that_fails_says_so_and_later_ones_succeed() {
         faults.clear();
         assert_eq!(vol.fs().read(&f, 0, &mut buf).unwrap(), len);
         assert!(buf.iter().all(|b| *b == 9));
-        vol.fs().write(&ROOT, &f, 5, b"after", false).unwrap();
+        vol.fs().write(&Ctx::ROOT, &f, 5, b"after", false).unwrap();
         drop(f);
     }
     vol.finish();
@@ -66,7 +69,7 @@ fn with_tree(csum: bool) -> (Arc<MemDevice>, Vec<u64>) {
     let f = vol.create("f");
     for i in 0..500u64 {
         vol.fs()
-            .write(&ROOT, &f, i * 2048, &[7; 1024], false)
+            .write(&Ctx::ROOT, &f, i * 2048, &[7; 1024], false)
             .unwrap();
     }
     drop(f);
@@ -101,7 +104,7 @@ fn errors(mem: &Arc<MemDevice>, at: u64) -> Vec<FsError> {
     let f = vol.open("f");
     let fs = vol.fs();
     let read = fs.read(&f, at, &mut [0; 100]).map(|_| ());
-    let write = fs.write(&ROOT, &f, at, &[1], false).map(|_| ());
+    let write = fs.write(&Ctx::ROOT, &f, at, &[1], false).map(|_| ());
     let seek = fs.seek(&f, at, SeekWhat::Hole).map(|_| ());
     let cut = vol.truncate(&f, at.saturating_sub(5000));
     [read, write, seek, cut]
@@ -168,7 +171,7 @@ fn a_file_that_claims_the_inode_table_gets_nothing() {
     );
     assert_eq!(
         vol.fs()
-            .write(&ROOT, &f, 0, &[0; 1024], false)
+            .write(&Ctx::ROOT, &f, 0, &[0; 1024], false)
             .unwrap_err()
             .errno(),
         libc::EUCLEAN

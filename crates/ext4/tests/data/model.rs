@@ -3,7 +3,8 @@
 use proptest::prelude::*;
 use stetfs_ext4::*;
 
-use crate::volume::{ROOT, Shape, Volume};
+use crate::volume::{Shape, Volume};
+use stetfs_ext4::Ctx;
 
 const FILES: usize = 3;
 /// Files stay below this size …
@@ -104,17 +105,19 @@ impl Pair {
         let model = &mut self.models[i];
         let full = |e: &FsError| assert_eq!(e.errno(), libc::ENOSPC, "{e}");
         match *op {
-            Op::Write { at, len } => match fs.write(&ROOT, &f, at, &bytes(at, len, salt), false) {
-                Ok(n) => {
-                    assert!(n > 0);
-                    put(model, at, &bytes(at, len, salt)[..n]);
+            Op::Write { at, len } => {
+                match fs.write(&Ctx::ROOT, &f, at, &bytes(at, len, salt), false) {
+                    Ok(n) => {
+                        assert!(n > 0);
+                        put(model, at, &bytes(at, len, salt)[..n]);
+                    }
+                    Err(e) => full(&e),
                 }
-                Err(e) => full(&e),
-            },
+            }
             Op::Append { len } => {
                 let at = model.len() as u64;
                 if let Ok(n) = fs
-                    .write(&ROOT, &f, at, &bytes(at, len, salt), false)
+                    .write(&Ctx::ROOT, &f, at, &bytes(at, len, salt), false)
                     .inspect_err(full)
                 {
                     put(model, at, &bytes(at, len, salt)[..n]);
@@ -124,7 +127,7 @@ impl Pair {
                 self.vol.truncate(&f, size).unwrap();
                 model.resize(size as usize, 0);
             }
-            Op::Fallocate { mode, at, len } => match fs.fallocate(&ROOT, &f, mode, at, len) {
+            Op::Fallocate { mode, at, len } => match fs.fallocate(&Ctx::ROOT, &f, mode, at, len) {
                 Err(e) if !self.extents && mode != FallocateMode::PunchHole => {
                     assert_eq!(e.errno(), libc::EOPNOTSUPP);
                 }
@@ -232,11 +235,11 @@ fn run(shape: Shape, data: DataMode, room: Option<u64>, ops: &[(usize, Op)]) {
             }
             if shape.extents {
                 let mode = FallocateMode::Allocate { keep_size: false };
-                fs.fallocate(&ROOT, &filler, mode, at, len).unwrap();
+                fs.fallocate(&Ctx::ROOT, &filler, mode, at, len).unwrap();
                 break;
             }
             let most = vec![7; len.min(1 << 20) as usize];
-            at += fs.write(&ROOT, &filler, at, &most, false).unwrap() as u64;
+            at += fs.write(&Ctx::ROOT, &filler, at, &most, false).unwrap() as u64;
         }
     }
     for (salt, (i, op)) in ops.iter().enumerate() {
@@ -251,7 +254,7 @@ fn run(shape: Shape, data: DataMode, room: Option<u64>, ops: &[(usize, Op)]) {
         pair.files.clear();
         pair.vol
             .fs()
-            .unlink(&ROOT, ROOT_INO, name(i).as_bytes())
+            .unlink(&Ctx::ROOT, ROOT_INO, name(i).as_bytes())
             .unwrap();
     }
     pair.vol.finish();

@@ -10,13 +10,14 @@ use stetfs_nvm::MemRegion;
 
 use crate::records::{bytes, create, read, sync, sync_all};
 use crate::region::{Recorded, SHAPE, at, finish, flushes, options, recovered, refused, region};
-use crate::volume::{ROOT, fresh};
+use crate::volume::fresh;
+use stetfs_ext4::Ctx;
 
 const JOURNAL: &str = "nvm";
 const MIB: u64 = 8;
 
 fn mkdir(fs: &Fs, parent: Ino, name: &[u8]) -> Ino {
-    fs.mkdir(&ROOT, parent, name, 0o755, 0).unwrap().ino
+    fs.mkdir(&Ctx::ROOT, parent, name, 0o755, 0).unwrap().ino
 }
 
 /// changes.C1: many commits of the same blocks, none of which is home; in every unit of changes,
@@ -40,7 +41,7 @@ fn commits_wait_for_no_device() {
             let dir = mkdir(&fs, ROOT_INO, format!("dir{i}").as_bytes());
             create(&fs, dir, b"file");
             if i % 3 == 0 {
-                fs.unlink(&ROOT, dir, b"file").unwrap();
+                fs.unlink(&Ctx::ROOT, dir, b"file").unwrap();
             }
             sync_all(&fs);
         }
@@ -70,11 +71,13 @@ fn data_goes_home_before_its_transaction_counts() {
     let fs = rig.open("nvm,sync=compound");
     let open = create(&fs, ROOT_INO, b"file");
     let content = bytes(3, 300_000);
-    fs.write(&ROOT, &open.file, 0, &content, false).unwrap();
+    fs.write(&Ctx::ROOT, &open.file, 0, &content, false)
+        .unwrap();
     sync(&fs, &open.file, false);
     // An overwrite changes no block of metadata but the inode's.
     let other = bytes(4, 8192);
-    fs.write(&ROOT, &open.file, 4096, &other, false).unwrap();
+    fs.write(&Ctx::ROOT, &open.file, 4096, &other, false)
+        .unwrap();
     sync(&fs, &open.file, true);
     let (device, fs) = rig.recovered();
     let mut expected = content;

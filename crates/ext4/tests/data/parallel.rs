@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use stetfs_ext4::*;
 
-use crate::volume::{ROOT, Shape, Volume};
+use crate::volume::{Shape, Volume};
+use stetfs_ext4::Ctx;
 
 const SHAPE: Shape = Shape {
     block_size: 4096,
@@ -36,7 +37,7 @@ fn own_files(shape: Shape, data: DataMode) {
                         0 => {
                             let mode = FallocateMode::PunchHole;
                             vol.fs()
-                                .fallocate(&ROOT, &f, mode, at as u64, len as u64)
+                                .fallocate(&Ctx::ROOT, &f, mode, at as u64, len as u64)
                                 .unwrap();
                             model[at..at + len].fill(0);
                         }
@@ -50,9 +51,11 @@ fn own_files(shape: Shape, data: DataMode) {
                             let name = format!("temporary{t}");
                             let other = vol.create(&name);
                             vol.fs()
-                                .write(&ROOT, &other, 0, &vec![byte; len], false)
+                                .write(&Ctx::ROOT, &other, 0, &vec![byte; len], false)
                                 .unwrap();
-                            vol.fs().unlink(&ROOT, ROOT_INO, name.as_bytes()).unwrap();
+                            vol.fs()
+                                .unlink(&Ctx::ROOT, ROOT_INO, name.as_bytes())
+                                .unwrap();
                             vol.fs().forget(other.ino(), 1);
                             assert_eq!(vol.content(&other), vec![byte; len]);
                         }
@@ -63,7 +66,7 @@ fn own_files(shape: Shape, data: DataMode) {
                         _ => {
                             assert_eq!(
                                 vol.fs()
-                                    .write(&ROOT, &f, at as u64, &vec![byte; len], false)
+                                    .write(&Ctx::ROOT, &f, at as u64, &vec![byte; len], false)
                                     .unwrap(),
                                 len
                             );
@@ -108,7 +111,7 @@ fn one_file_shows_whole_writes() {
         let f = vol.create("f");
         let (record, records) = (10_000usize, 12usize);
         vol.fs()
-            .write(&ROOT, &f, 0, &vec![1; record * records], false)
+            .write(&Ctx::ROOT, &f, 0, &vec![1; record * records], false)
             .unwrap();
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -120,7 +123,9 @@ fn one_file_shows_whole_writes() {
                         for _ in 0..200 {
                             let bytes = vec![rng.u8(1..); record];
                             let at = rng.usize(..records) * record;
-                            vol.fs().write(&ROOT, f, at as u64, &bytes, false).unwrap();
+                            vol.fs()
+                                .write(&Ctx::ROOT, f, at as u64, &bytes, false)
+                                .unwrap();
                         }
                     })
                 })

@@ -3,7 +3,8 @@
 use stetfs_block::BlockDevice;
 use stetfs_ext4::*;
 
-use crate::volume::{ROOT, Shape, Volume};
+use crate::volume::{Shape, Volume};
+use stetfs_ext4::Ctx;
 
 const SHAPE: Shape = Shape {
     block_size: 4096,
@@ -24,7 +25,7 @@ fn cold() -> (Volume, OpenRef, Vec<u8>) {
     let content: Vec<u8> = (0..LEN)
         .map(|i| (i / 4096 % 251) as u8 ^ (i % 256) as u8)
         .collect();
-    vol.fs().write(&ROOT, &f, 0, &content, false).unwrap();
+    vol.fs().write(&Ctx::ROOT, &f, 0, &content, false).unwrap();
     drop(f);
     vol.reopen();
     let f = vol.open("f");
@@ -93,7 +94,7 @@ fn large_reads_leave_the_cache_alone_and_see_what_is_newer_there() {
     let before = cached(&vol);
     // Dirty, in the cache only.
     vol.fs()
-        .write(&ROOT, &f, 1_500_000, &[0xAB; 10_000], false)
+        .write(&Ctx::ROOT, &f, 1_500_000, &[0xAB; 10_000], false)
         .unwrap();
     content[1_500_000..1_510_000].fill(0xAB);
     let mut buf = vec![0; 1 << 20];

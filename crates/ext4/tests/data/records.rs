@@ -6,7 +6,8 @@ use std::sync::mpsc;
 use stetfs_ext4::*;
 use stetfs_journal::Composition;
 
-use crate::volume::{ROOT, Shape, Volume};
+use crate::volume::{Shape, Volume};
+use stetfs_ext4::Ctx;
 
 const SHAPE: Shape = Shape {
     block_size: 4096,
@@ -51,7 +52,7 @@ pub struct Open {
 
 pub fn create(fs: &Fs, parent: Ino, name: &[u8]) -> Open {
     let (attr, file) = fs
-        .create(&ROOT, parent, name, 0o640, 0, libc::O_RDWR)
+        .create(&Ctx::ROOT, parent, name, 0o640, 0, libc::O_RDWR)
         .unwrap();
     Open {
         ino: attr.ino,
@@ -61,7 +62,7 @@ pub fn create(fs: &Fs, parent: Ino, name: &[u8]) -> Open {
 
 fn directory(fs: &Fs, ino: Ino) -> OpenRef {
     let flags = libc::O_RDONLY | libc::O_DIRECTORY;
-    fs.open_inode(&ROOT, ino, flags).unwrap()
+    fs.open_inode(&Ctx::ROOT, ino, flags).unwrap()
 }
 
 pub fn bytes(seed: u8, len: usize) -> Vec<u8> {
@@ -73,7 +74,7 @@ pub fn bytes(seed: u8, len: usize) -> Vec<u8> {
 /// Writes a piece behind all that is expected of a file, and expects it from then on.
 pub fn append(fs: &Fs, file: &OpenRef, expected: &mut Vec<u8>, piece: &[u8]) {
     let end = expected.len() as u64;
-    fs.write(&ROOT, file, end, piece, false).unwrap();
+    fs.write(&Ctx::ROOT, file, end, piece, false).unwrap();
     expected.extend(piece);
 }
 
@@ -84,7 +85,7 @@ pub fn read(fs: &Fs, path: &[&[u8]]) -> Option<Vec<u8>> {
         let attr = fs.lookup(at, name).ok()?;
         (at, size) = (attr.ino, attr.size);
     }
-    let file = fs.open_inode(&ROOT, at, libc::O_RDONLY).unwrap();
+    let file = fs.open_inode(&Ctx::ROOT, at, libc::O_RDONLY).unwrap();
     let mut content = vec![0; size as usize];
     let n = fs.read(&file, 0, &mut content).unwrap();
     content.truncate(n);
@@ -157,11 +158,12 @@ fn new_files_in_new_directories_are_reachable() {
     let mut dir = ROOT_INO;
     let path: [&[u8]; 6] = [b"a", b"b", b"c", b"d", b"e", b"file"];
     for name in &path[..5] {
-        let made = fs.mkdir(&ROOT, dir, name, 0o751, 0).unwrap();
+        let made = fs.mkdir(&Ctx::ROOT, dir, name, 0o751, 0).unwrap();
         dir = made.ino;
     }
     let one = create(&fs, dir, b"file");
-    fs.write(&ROOT, &one.file, 0, b"content", false).unwrap();
+    fs.write(&Ctx::ROOT, &one.file, 0, b"content", false)
+        .unwrap();
     let other = create(&fs, dir, b"not synced");
     sync(&fs, &one.file, false);
     // The second finds the directories recorded.
@@ -188,7 +190,7 @@ fn all_that_changes_a_file_is_in_its_record() {
         let mut vol = volume(data, 2);
         let fs = vol.fs().clone();
         let open = create(&fs, ROOT_INO, b"file");
-        fs.write(&ROOT, &open.file, 0, &bytes(1, 90_000), false)
+        fs.write(&Ctx::ROOT, &open.file, 0, &bytes(1, 90_000), false)
             .unwrap();
         let mut model = bytes(1, 90_000);
         sync_all(&fs);
@@ -206,36 +208,37 @@ fn all_that_changes_a_file_is_in_its_record() {
             size: Some(size),
             ..SetAttr::default()
         };
-        fs.setattr(&ROOT, open.ino, &size(50_001)).unwrap();
+        fs.setattr(&Ctx::ROOT, open.ino, &size(50_001)).unwrap();
         model.truncate(50_001);
         step("shrunk", &model);
-        fs.setattr(&ROOT, open.ino, &size(120_000)).unwrap();
+        fs.setattr(&Ctx::ROOT, open.ino, &size(120_000)).unwrap();
         model.resize(120_000, 0);
         step("grown", &model);
         let punch = FallocateMode::PunchHole;
-        fs.fallocate(&ROOT, &open.file, punch, 5000, 20_000)
+        fs.fallocate(&Ctx::ROOT, &open.file, punch, 5000, 20_000)
             .unwrap();
         model[5000..25_000].fill(0);
         step("punched", &model);
         let zero = FallocateMode::ZeroRange { keep_size: false };
-        fs.fallocate(&ROOT, &open.file, zero, 30_000, 9000).unwrap();
+        fs.fallocate(&Ctx::ROOT, &open.file, zero, 30_000, 9000)
+            .unwrap();
         model[30_000..39_000].fill(0);
         step("zeroed", &model);
-        fs.write(&ROOT, &open.file, 31_000, &bytes(9, 3000), false)
+        fs.write(&Ctx::ROOT, &open.file, 31_000, &bytes(9, 3000), false)
             .unwrap();
         model[31_000..34_000].copy_from_slice(&bytes(9, 3000));
         step("overwritten", &model);
         let allocate = FallocateMode::Allocate { keep_size: true };
-        fs.fallocate(&ROOT, &open.file, allocate, 200_000, 50_000)
+        fs.fallocate(&Ctx::ROOT, &open.file, allocate, 200_000, 50_000)
             .unwrap();
         step("allocated", &model);
-        fs.setxattr(&ROOT, open.ino, b"user.a", b"short", XattrSet::Any)
+        fs.setxattr(&Ctx::ROOT, open.ino, b"user.a", b"short", XattrSet::Any)
             .unwrap();
         let mode = SetAttr {
             mode: Some(0o604),
             ..SetAttr::default()
         };
-        fs.setattr(&ROOT, open.ino, &mode).unwrap();
+        fs.setattr(&Ctx::ROOT, open.ino, &mode).unwrap();
         step("given attributes", &model);
         drop((open, fs));
         vol.crash();
@@ -257,7 +260,7 @@ fn files_with_many_extents() {
     let mut expected = Vec::new();
     for i in 0..900u64 {
         let piece = bytes(i as u8, 100);
-        fs.write(&ROOT, &open.file, i * 8192, &piece, false)
+        fs.write(&Ctx::ROOT, &open.file, i * 8192, &piece, false)
             .unwrap();
         expected.resize(i as usize * 8192, 0);
         expected.extend(piece);
@@ -285,7 +288,7 @@ fn what_a_record_cannot_say_takes_a_commit_and_is_counted() {
     };
     let open = create(&fs, ROOT_INO, b"a");
     fs.rename(
-        &ROOT,
+        &Ctx::ROOT,
         ROOT_INO,
         b"a",
         ROOT_INO,
@@ -295,21 +298,27 @@ fn what_a_record_cannot_say_takes_a_commit_and_is_counted() {
     .unwrap();
     sync(&fs, &open.file, false);
     commits("name");
-    fs.link(&ROOT, open.ino, ROOT_INO, b"c").unwrap();
+    fs.link(&Ctx::ROOT, open.ino, ROOT_INO, b"c").unwrap();
     sync(&fs, &open.file, false);
     commits("name");
-    fs.setxattr(&ROOT, open.ino, b"user.long", &[7; 2000], XattrSet::Any)
-        .unwrap();
+    fs.setxattr(
+        &Ctx::ROOT,
+        open.ino,
+        b"user.long",
+        &[7; 2000],
+        XattrSet::Any,
+    )
+    .unwrap();
     sync(&fs, &open.file, false);
     commits("attributes");
     let root = directory(&fs, ROOT_INO);
-    fs.mkdir(&ROOT, ROOT_INO, b"dir", 0o755, 0).unwrap();
+    fs.mkdir(&Ctx::ROOT, ROOT_INO, b"dir", 0o755, 0).unwrap();
     sync(&fs, &root, false);
     commits("kind");
     // A new file under the name of one that was renamed, not unlinked.
     create(&fs, ROOT_INO, b"x");
     fs.rename(
-        &ROOT,
+        &Ctx::ROOT,
         ROOT_INO,
         b"x",
         ROOT_INO,
@@ -323,8 +332,8 @@ fn what_a_record_cannot_say_takes_a_commit_and_is_counted() {
     // Under the name of one that has another name: it must not go with this one.
     let kept = create(&fs, ROOT_INO, b"k");
     sync(&fs, &kept.file, false);
-    fs.link(&ROOT, kept.ino, ROOT_INO, b"l").unwrap();
-    fs.unlink(&ROOT, ROOT_INO, b"k").unwrap();
+    fs.link(&Ctx::ROOT, kept.ino, ROOT_INO, b"l").unwrap();
+    fs.unlink(&Ctx::ROOT, ROOT_INO, b"k").unwrap();
     let new = create(&fs, ROOT_INO, b"k");
     sync(&fs, &new.file, false);
     commits("name");
@@ -341,9 +350,9 @@ fn a_name_is_used_again_and_again() {
     create(&fs, ROOT_INO, b"journal");
     sync_all(&fs);
     for i in 0..20u8 {
-        fs.unlink(&ROOT, ROOT_INO, b"journal").unwrap();
+        fs.unlink(&Ctx::ROOT, ROOT_INO, b"journal").unwrap();
         let open = create(&fs, ROOT_INO, b"journal");
-        fs.write(&ROOT, &open.file, 0, &bytes(i, 5000), false)
+        fs.write(&Ctx::ROOT, &open.file, 0, &bytes(i, 5000), false)
             .unwrap();
         sync(&fs, &open.file, false);
         fs.forget(open.ino, 1);
@@ -361,7 +370,7 @@ fn a_name_is_used_again_and_again() {
 fn a_directory_whose_new_names_are_in_records_is_durable() {
     let mut vol = volume(DataMode::Ordered, 2);
     let fs = vol.fs().clone();
-    let dir = fs.mkdir(&ROOT, ROOT_INO, b"d", 0o755, 0).unwrap().ino;
+    let dir = fs.mkdir(&Ctx::ROOT, ROOT_INO, b"d", 0o755, 0).unwrap().ino;
     create(&fs, dir, b"old");
     sync_all(&fs);
     let (before, _) = counts(&fs);
@@ -369,10 +378,10 @@ fn a_directory_whose_new_names_are_in_records_is_durable() {
     sync(&fs, &d, false);
     for i in 0..10u8 {
         // One that is new, and one under the name of one that is unlinked.
-        fs.unlink(&ROOT, dir, b"old").unwrap();
+        fs.unlink(&Ctx::ROOT, dir, b"old").unwrap();
         for name in [[b'n', b'0' + i].as_slice(), b"old"] {
             let open = create(&fs, dir, name);
-            fs.write(&ROOT, &open.file, 0, &bytes(i, 100), false)
+            fs.write(&Ctx::ROOT, &open.file, 0, &bytes(i, 100), false)
                 .unwrap();
             sync(&fs, &open.file, false);
             fs.forget(open.ino, 1);
@@ -403,14 +412,14 @@ fn a_directory_that_changed_otherwise_takes_a_commit() {
         ),
         (
             "an unlink",
-            |fs, dir| fs.unlink(&ROOT, dir, b"synced").unwrap(),
+            |fs, dir| fs.unlink(&Ctx::ROOT, dir, b"synced").unwrap(),
             |fs, dir| fs.lookup(dir, b"synced").is_err(),
         ),
         (
             "a rename",
             |fs, dir| {
                 let flags = RenameFlags::default();
-                fs.rename(&ROOT, dir, b"synced", dir, b"new", flags)
+                fs.rename(&Ctx::ROOT, dir, b"synced", dir, b"new", flags)
                     .unwrap();
             },
             |fs, dir| fs.lookup(dir, b"new").is_ok() && fs.lookup(dir, b"synced").is_err(),
@@ -419,14 +428,14 @@ fn a_directory_that_changed_otherwise_takes_a_commit() {
             "a link",
             |fs, dir| {
                 let ino = fs.lookup(dir, b"synced").unwrap().ino;
-                fs.link(&ROOT, ino, dir, b"new").unwrap();
+                fs.link(&Ctx::ROOT, ino, dir, b"new").unwrap();
             },
             |fs, dir| fs.lookup(dir, b"new").is_ok(),
         ),
         (
             "a directory",
             |fs, dir| {
-                fs.mkdir(&ROOT, dir, b"new", 0o755, 0).unwrap();
+                fs.mkdir(&Ctx::ROOT, dir, b"new", 0o755, 0).unwrap();
             },
             |fs, dir| fs.lookup(dir, b"new").is_ok(),
         ),
@@ -434,7 +443,7 @@ fn a_directory_that_changed_otherwise_takes_a_commit() {
             "an attribute",
             |fs, dir| {
                 let value = b"value";
-                fs.setxattr(&ROOT, dir, b"user.new", value, XattrSet::Any)
+                fs.setxattr(&Ctx::ROOT, dir, b"user.new", value, XattrSet::Any)
                     .unwrap();
             },
             |fs, dir| fs.getxattr(dir, b"user.new").is_ok(),
@@ -443,7 +452,7 @@ fn a_directory_that_changed_otherwise_takes_a_commit() {
     for (what, change, is_there) in changes {
         let mut vol = volume(DataMode::Ordered, 2);
         let fs = vol.fs().clone();
-        let dir = fs.mkdir(&ROOT, ROOT_INO, b"d", 0o755, 0).unwrap().ino;
+        let dir = fs.mkdir(&Ctx::ROOT, ROOT_INO, b"d", 0o755, 0).unwrap().ino;
         sync_all(&fs);
         let open = create(&fs, dir, b"synced");
         sync(&fs, &open.file, false);
@@ -464,7 +473,7 @@ fn a_sync_without_changes_writes_nothing_and_one_of_data_alone_no_record() {
     let mut vol = volume(DataMode::Ordered, 2);
     let fs = vol.fs().clone();
     let open = create(&fs, ROOT_INO, b"db");
-    fs.write(&ROOT, &open.file, 0, &bytes(3, 8192), false)
+    fs.write(&Ctx::ROOT, &open.file, 0, &bytes(3, 8192), false)
         .unwrap();
     sync(&fs, &open.file, false);
     let before = counts(&fs);
@@ -474,7 +483,7 @@ fn a_sync_without_changes_writes_nothing_and_one_of_data_alone_no_record() {
     sync_all(&fs);
     let before = counts(&fs);
     for i in 0..10u8 {
-        fs.write(&ROOT, &open.file, 4096, &bytes(i, 4096), false)
+        fs.write(&Ctx::ROOT, &open.file, 4096, &bytes(i, 4096), false)
             .unwrap();
         sync(&fs, &open.file, true);
     }
@@ -492,10 +501,10 @@ fn data_synced_later_is_not_undone_by_an_older_record() {
     let mut vol = volume(DataMode::Ordered, 1);
     let fs = vol.fs().clone();
     let open = create(&fs, ROOT_INO, b"db");
-    fs.write(&ROOT, &open.file, 0, &bytes(1, 4096), false)
+    fs.write(&Ctx::ROOT, &open.file, 0, &bytes(1, 4096), false)
         .unwrap();
     sync(&fs, &open.file, false);
-    fs.write(&ROOT, &open.file, 0, &bytes(2, 4096), false)
+    fs.write(&Ctx::ROOT, &open.file, 0, &bytes(2, 4096), false)
         .unwrap();
     sync(&fs, &open.file, true);
     drop((open, fs));
@@ -534,11 +543,11 @@ fn many_threads_sync_their_files() {
                 let fs = &fs;
                 scope.spawn(move || {
                     let dir = fs
-                        .mkdir(&ROOT, ROOT_INO, &[b'd', b'0' + t], 0o755, 0)
+                        .mkdir(&Ctx::ROOT, ROOT_INO, &[b'd', b'0' + t], 0o755, 0)
                         .unwrap();
                     for i in 0..25u8 {
                         let open = create(fs, dir.ino, &[b'f', b'a' + i]);
-                        fs.write(&ROOT, &open.file, 0, &bytes(t + i, 3000), false)
+                        fs.write(&Ctx::ROOT, &open.file, 0, &bytes(t + i, 3000), false)
                             .unwrap();
                         sync(fs, &open.file, i % 3 == 0);
                         fs.forget(open.ino, 1);
@@ -577,7 +586,8 @@ fn of_a_thousand_files_those_come_back_that_were_synced() {
     let name = |i: u32| format!("file {i}").into_bytes();
     for i in 0..1000 {
         let open = create(&fs, ROOT_INO, &name(i));
-        fs.write(&ROOT, &open.file, 0, &name(i), false).unwrap();
+        fs.write(&Ctx::ROOT, &open.file, 0, &name(i), false)
+            .unwrap();
         if i % 2 == 1 {
             sync(&fs, &open.file, false);
         }
@@ -614,11 +624,18 @@ fn a_file_that_is_synced_after_every_append() {
     );
     let blocks = mib * 256;
     for i in 0..blocks {
-        fs.write(&ROOT, &log.file, i * 4096, &bytes(i as u8, 4096), false)
-            .unwrap();
+        fs.write(
+            &Ctx::ROOT,
+            &log.file,
+            i * 4096,
+            &bytes(i as u8, 4096),
+            false,
+        )
+        .unwrap();
         if i % 16 == 0 {
             // A hole before each, so that windows do not keep the two apart.
-            fs.write(&ROOT, &other.file, i * 8192, b"x", false).unwrap();
+            fs.write(&Ctx::ROOT, &other.file, i * 8192, b"x", false)
+                .unwrap();
         }
         sync(&fs, &log.file, true);
     }

@@ -11,7 +11,8 @@ use stetfs_testkit::Scratch;
 use stetfs_testkit::image::e2fsck;
 
 use crate::records::{append, bytes, create, read, reasons, sync, sync_all};
-use crate::volume::{ROOT, Shape, fresh};
+use crate::volume::{Shape, fresh};
+use stetfs_ext4::Ctx;
 
 pub const SHAPE: Shape = Shape {
     block_size: 4096,
@@ -145,7 +146,7 @@ fn overwrites_wait_for_no_device() {
     let open = create(&fs, ROOT_INO, b"table");
     let mut expected = bytes(1, 20 * 4096);
     let write = |at: usize, piece: &[u8]| {
-        fs.write(&ROOT, &open.file, at as u64, piece, false)
+        fs.write(&Ctx::ROOT, &open.file, at as u64, piece, false)
             .unwrap();
     };
     write(0, &expected);
@@ -176,8 +177,14 @@ fn synced() -> (MemDevice, MemRegion, Vec<u8>) {
     let open = create(&fs, ROOT_INO, b"file");
     let content = bytes(1, 3 * 4096);
     let write = |from: usize, to: usize| {
-        fs.write(&ROOT, &open.file, from as u64, &content[from..to], false)
-            .unwrap();
+        fs.write(
+            &Ctx::ROOT,
+            &open.file,
+            from as u64,
+            &content[from..to],
+            false,
+        )
+        .unwrap();
     };
     write(0, 8192);
     sync_all(&fs);
@@ -224,7 +231,8 @@ fn a_region_is_free_once_its_volume_is_closed() {
     );
     let fs = Fs::open(one.clone(), opts.clone()).unwrap();
     let open = create(&fs, ROOT_INO, b"file");
-    fs.write(&ROOT, &open.file, 0, &[1; 5000], false).unwrap();
+    fs.write(&Ctx::ROOT, &open.file, 0, &[1; 5000], false)
+        .unwrap();
     sync(&fs, &open.file, false);
     let crashed = one.fork();
     let refused = Fs::open(two.clone(), opts.clone())
@@ -241,7 +249,8 @@ fn a_region_is_free_once_its_volume_is_closed() {
     for device in [&one, &two] {
         let fs = Fs::open(device.clone(), opts.clone()).unwrap();
         let open = create(&fs, ROOT_INO, b"other");
-        fs.write(&ROOT, &open.file, 0, &[2; 100], false).unwrap();
+        fs.write(&Ctx::ROOT, &open.file, 0, &[2; 100], false)
+            .unwrap();
         sync(&fs, &open.file, false);
         assert_eq!(reasons(&fs), []);
         drop(open);
@@ -306,7 +315,7 @@ fn run() -> Run {
         let (open, len) = &mut files[n];
         let more = rng.usize(1..20_000);
         let piece = &content(n)[*len..*len + more];
-        fs.write(&ROOT, &open.file, *len as u64, piece, false)
+        fs.write(&Ctx::ROOT, &open.file, *len as u64, piece, false)
             .unwrap();
         *len += more;
         match rng.u8(..6) {

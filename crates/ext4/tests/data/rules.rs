@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use stetfs_ext4::*;
 
-use crate::volume::{ROOT, Shape, Volume};
+use crate::volume::{Shape, Volume};
+use stetfs_ext4::Ctx;
 
 const SHAPE: Shape = Shape {
     block_size: 4096,
@@ -25,13 +26,17 @@ fn volume() -> Volume {
 fn fdatasync_of_an_overwrite_commits_nothing_and_fsync_does() {
     let vol = volume();
     let f = vol.create("f");
-    vol.fs().write(&ROOT, &f, 0, &[1; 8192], false).unwrap();
+    vol.fs()
+        .write(&Ctx::ROOT, &f, 0, &[1; 8192], false)
+        .unwrap();
     vol.fsync(&f, false).unwrap();
     let commits = || vol.fs().stats().journal.commits;
     let before = commits();
     for i in 0..10u8 {
         sleep(Duration::from_millis(10));
-        vol.fs().write(&ROOT, &f, 100, &[i; 5000], false).unwrap();
+        vol.fs()
+            .write(&Ctx::ROOT, &f, 100, &[i; 5000], false)
+            .unwrap();
         vol.fsync(&f, true).unwrap();
     }
     assert_eq!(commits(), before, "times alone must not cost a commit");
@@ -41,7 +46,9 @@ fn fdatasync_of_an_overwrite_commits_nothing_and_fsync_does() {
         before + 1,
         "the time of the last change is part of fsync"
     );
-    vol.fs().write(&ROOT, &f, 8192, &[9; 1], false).unwrap();
+    vol.fs()
+        .write(&Ctx::ROOT, &f, 8192, &[9; 1], false)
+        .unwrap();
     vol.fsync(&f, true).unwrap();
     assert_eq!(commits(), before + 2, "a new size is part of fdatasync");
     drop(f);
@@ -59,7 +66,7 @@ fn what_was_synced_is_there_without_an_unmount() {
             let at = i * 7919 % 250_000;
             let bytes = vec![i as u8 + 1; 20_000];
             want[at as usize..at as usize + 20_000].copy_from_slice(&bytes);
-            vol.fs().write(&ROOT, &f, at, &bytes, false).unwrap();
+            vol.fs().write(&Ctx::ROOT, &f, at, &bytes, false).unwrap();
             vol.fsync(&f, i % 2 == 0).unwrap();
         }
         let size = vol.size(&f) as usize;
@@ -79,7 +86,7 @@ fn writes_move_mtime_and_ctime_and_reads_move_atime_relatively() {
     let attr = || vol.fs().getattr(f.ino()).unwrap();
     let made = attr();
     sleep(Duration::from_millis(20));
-    vol.fs().write(&ROOT, &f, 0, b"hello", false).unwrap();
+    vol.fs().write(&Ctx::ROOT, &f, 0, b"hello", false).unwrap();
     let written = attr();
     assert!(
         written.mtime > made.mtime && written.ctime > made.ctime && written.atime == made.atime
@@ -108,10 +115,10 @@ fn a_write_by_others_takes_suid_and_sgid() {
         mode: Some(0o6755),
         ..SetAttr::default()
     };
-    vol.fs().setattr(&ROOT, f.ino(), &set).unwrap();
+    vol.fs().setattr(&Ctx::ROOT, f.ino(), &set).unwrap();
     vol.fs()
         .setxattr(
-            &ROOT,
+            &Ctx::ROOT,
             f.ino(),
             b"security.capability",
             b"cap",
@@ -119,9 +126,9 @@ fn a_write_by_others_takes_suid_and_sgid() {
         )
         .unwrap();
     let mode = || vol.fs().getattr(f.ino()).unwrap().mode & 0o7777;
-    vol.fs().write(&ROOT, &f, 0, b"x", false).unwrap();
+    vol.fs().write(&Ctx::ROOT, &f, 0, b"x", false).unwrap();
     assert_eq!(mode(), 0o6755);
-    vol.fs().write(&ROOT, &f, 0, b"x", true).unwrap();
+    vol.fs().write(&Ctx::ROOT, &f, 0, b"x", true).unwrap();
     assert_eq!(mode(), 0o755);
     assert_eq!(
         vol.fs()
@@ -139,34 +146,42 @@ fn immutable_and_append_only_files_keep_their_content() {
     let vol = volume();
     let f = vol.create("f");
     let fs = vol.fs();
-    fs.write(&ROOT, &f, 0, b"hello", false).unwrap();
+    fs.write(&Ctx::ROOT, &f, 0, b"hello", false).unwrap();
     let punch = || {
-        fs.fallocate(&ROOT, &f, FallocateMode::PunchHole, 0, 5)
+        fs.fallocate(&Ctx::ROOT, &f, FallocateMode::PunchHole, 0, 5)
             .map_err(|e| e.errno())
     };
-    fs.set_flags(&ROOT, f.ino(), fs.get_flags(f.ino()).unwrap() | APPEND)
+    fs.set_flags(&Ctx::ROOT, f.ino(), fs.get_flags(f.ino()).unwrap() | APPEND)
         .unwrap();
     assert_eq!(
-        fs.write(&ROOT, &f, 4, b"!", false).unwrap_err().errno(),
+        fs.write(&Ctx::ROOT, &f, 4, b"!", false)
+            .unwrap_err()
+            .errno(),
         libc::EPERM
     );
     assert_eq!(punch(), Err(libc::EPERM));
     assert_eq!(vol.truncate(&f, 1).unwrap_err().errno(), libc::EPERM);
-    fs.write(&ROOT, &f, 5, b" you", false).unwrap();
+    fs.write(&Ctx::ROOT, &f, 5, b" you", false).unwrap();
     fs.set_flags(
-        &ROOT,
+        &Ctx::ROOT,
         f.ino(),
         fs.get_flags(f.ino()).unwrap() & !APPEND | IMMUTABLE,
     )
     .unwrap();
     assert_eq!(
-        fs.write(&ROOT, &f, 9, b"!", false).unwrap_err().errno(),
+        fs.write(&Ctx::ROOT, &f, 9, b"!", false)
+            .unwrap_err()
+            .errno(),
         libc::EPERM
     );
     assert_eq!(punch(), Err(libc::EPERM));
     assert_eq!(vol.content(&f), b"hello you");
-    fs.set_flags(&ROOT, f.ino(), fs.get_flags(f.ino()).unwrap() & !IMMUTABLE)
-        .unwrap();
+    fs.set_flags(
+        &Ctx::ROOT,
+        f.ino(),
+        fs.get_flags(f.ino()).unwrap() & !IMMUTABLE,
+    )
+    .unwrap();
     drop(f);
     vol.finish();
 }
@@ -181,14 +196,14 @@ fn links_short_and_long() {
     {
         let ino = vol
             .fs()
-            .symlink(&ROOT, ROOT_INO, format!("l{i}").as_bytes(), target)
+            .symlink(&Ctx::ROOT, ROOT_INO, format!("l{i}").as_bytes(), target)
             .unwrap()
             .ino;
         assert_eq!(vol.fs().readlink(ino).unwrap(), *target);
     }
     let too_long = vol
         .fs()
-        .symlink(&ROOT, ROOT_INO, b"l", &[b'x'; 4096])
+        .symlink(&Ctx::ROOT, ROOT_INO, b"l", &[b'x'; 4096])
         .unwrap_err();
     assert_eq!(too_long.errno(), libc::ENAMETOOLONG);
     vol.reopen();
@@ -200,7 +215,7 @@ fn links_short_and_long() {
     );
     for i in 0..4 {
         vol.fs()
-            .unlink(&ROOT, ROOT_INO, format!("l{i}").as_bytes())
+            .unlink(&Ctx::ROOT, ROOT_INO, format!("l{i}").as_bytes())
             .unwrap();
     }
     vol.finish();
@@ -219,7 +234,7 @@ fn old_dirty_data_and_much_of_it_goes_home_by_itself() {
     // Five times the bound: writers must be let through by the flusher, since nobody commits.
     for round in 0..8u64 {
         vol.fs()
-            .write(&ROOT, &f, round << 20, &chunk, false)
+            .write(&Ctx::ROOT, &f, round << 20, &chunk, false)
             .unwrap();
         assert!(vol.fs().stats().dirty_bytes <= 3 << 20);
     }
@@ -237,19 +252,29 @@ fn data_journaling_of_single_files() {
     let flag = |vol: &Volume, f: &OpenRef, on: bool| {
         let flags = vol.fs().get_flags(f.ino()).unwrap() & !JOURNAL_DATA;
         vol.fs()
-            .set_flags(&ROOT, f.ino(), flags | if on { JOURNAL_DATA } else { 0 })
+            .set_flags(
+                &Ctx::ROOT,
+                f.ino(),
+                flags | if on { JOURNAL_DATA } else { 0 },
+            )
             .unwrap();
     };
-    vol.fs().write(&ROOT, &f, 0, &[1; 20_000], false).unwrap();
+    vol.fs()
+        .write(&Ctx::ROOT, &f, 0, &[1; 20_000], false)
+        .unwrap();
     flag(&vol, &f, true);
     let logged = || vol.fs().stats().journal.blocks_logged;
     let before = logged();
-    vol.fs().write(&ROOT, &f, 0, &[2; 20_000], false).unwrap();
+    vol.fs()
+        .write(&Ctx::ROOT, &f, 0, &[2; 20_000], false)
+        .unwrap();
     vol.fsync(&f, true).unwrap();
     assert!(logged() >= before + 5, "the data is in the log");
     assert_eq!(vol.fs().stats().dirty_bytes, 0);
     flag(&vol, &f, false);
-    vol.fs().write(&ROOT, &f, 0, &[3; 20_000], false).unwrap();
+    vol.fs()
+        .write(&Ctx::ROOT, &f, 0, &[3; 20_000], false)
+        .unwrap();
     assert!(vol.fs().stats().dirty_bytes > 0);
     vol.fsync(&f, true).unwrap();
     drop(f);
@@ -258,7 +283,7 @@ fn data_journaling_of_single_files() {
     assert!(vol.content(&f) == [3; 20_000]);
     flag(&vol, &f, true);
     vol.fs()
-        .write(&ROOT, &f, 10_000, &[4; 5000], false)
+        .write(&Ctx::ROOT, &f, 10_000, &[4; 5000], false)
         .unwrap();
     vol.truncate(&f, 12_000).unwrap();
     vol.fsync(&f, false).unwrap();

@@ -2,7 +2,8 @@
 
 use stetfs_ext4::*;
 
-use crate::volume::{ROOT, Shape, Volume};
+use crate::volume::{Shape, Volume};
+use stetfs_ext4::Ctx;
 
 const SMALL: Shape = Shape {
     block_size: 1024,
@@ -28,7 +29,9 @@ fn broken_up(shape: Shape, data: DataMode) {
     for i in 0..pieces {
         let block = [i as u8 | 1; 1024];
         assert_eq!(
-            vol.fs().write(&ROOT, &f, i * 2048, &block, false).unwrap(),
+            vol.fs()
+                .write(&Ctx::ROOT, &f, i * 2048, &block, false)
+                .unwrap(),
             1024
         );
     }
@@ -47,7 +50,13 @@ fn broken_up(shape: Shape, data: DataMode) {
     let free = vol.fs().statfs().bfree;
     // Half of it in the middle, then all.
     vol.fs()
-        .fallocate(&ROOT, &f, FallocateMode::PunchHole, 2_000_000, 8_000_000)
+        .fallocate(
+            &Ctx::ROOT,
+            &f,
+            FallocateMode::PunchHole,
+            2_000_000,
+            8_000_000,
+        )
         .unwrap();
     assert_eq!(
         vol.fs().seek(&f, 2_000_000, SeekWhat::Data).unwrap(),
@@ -99,7 +108,7 @@ fn a_full_volume_gives_short_writes_then_enospc_and_space_comes_back() {
         let chunk = vec![7u8; 1 << 20];
         let mut size = 0;
         let error = loop {
-            match vol.fs().write(&ROOT, &f, size, &chunk, false) {
+            match vol.fs().write(&Ctx::ROOT, &f, size, &chunk, false) {
                 Ok(n) => size += n as u64,
                 Err(e) => break e,
             }
@@ -122,7 +131,7 @@ fn a_full_volume_gives_short_writes_then_enospc_and_space_comes_back() {
                 let want = (chunk.len() as u64).min(size - at) as usize;
                 at += vol
                     .fs()
-                    .write(&ROOT, &f, at, &chunk[..want], false)
+                    .write(&Ctx::ROOT, &f, at, &chunk[..want], false)
                     .unwrap_or_else(|e| panic!("{round}: {e}")) as u64;
             }
         }
@@ -152,7 +161,7 @@ fn the_reserve_is_for_root() {
             .errno(),
         libc::ENOSPC
     );
-    assert!(vol.fs().write(&ROOT, &f, at, &chunk, false).unwrap() > 0);
+    assert!(vol.fs().write(&Ctx::ROOT, &f, at, &chunk, false).unwrap() > 0);
     drop(f);
     vol.finish();
 }
@@ -173,14 +182,14 @@ fn largest_file(shape: Shape) {
     let most = vol.fs().max_file_size();
     assert_eq!(
         vol.fs()
-            .write(&ROOT, &f, most - 10, &[5; 100], false)
+            .write(&Ctx::ROOT, &f, most - 10, &[5; 100], false)
             .unwrap(),
         10
     );
     assert_eq!(vol.size(&f), most);
     assert_eq!(
         vol.fs()
-            .write(&ROOT, &f, most, &[5], false)
+            .write(&Ctx::ROOT, &f, most, &[5], false)
             .unwrap_err()
             .errno(),
         libc::EFBIG
@@ -189,21 +198,21 @@ fn largest_file(shape: Shape) {
     let allocate = FallocateMode::Allocate { keep_size: false };
     assert_eq!(
         vol.fs()
-            .fallocate(&ROOT, &f, allocate, most, 1)
+            .fallocate(&Ctx::ROOT, &f, allocate, most, 1)
             .unwrap_err()
             .errno(),
         libc::EFBIG
     );
     assert_eq!(
         vol.fs()
-            .fallocate(&ROOT, &f, allocate, 0, 0)
+            .fallocate(&Ctx::ROOT, &f, allocate, 0, 0)
             .unwrap_err()
             .errno(),
         libc::EINVAL
     );
     assert_eq!(
         vol.fs()
-            .fallocate(&ROOT, &f, allocate, 0, most - 1)
+            .fallocate(&Ctx::ROOT, &f, allocate, 0, most - 1)
             .unwrap_err()
             .errno(),
         if shape.extents {

@@ -1,8 +1,8 @@
 //! Files that nobody here holds open: the kernel has them open, and names them by their number.
 
-use stetfs_ext4::{Attr, Caller, DataMode, Fs, Ino, OpenRef, ROOT_INO};
+use stetfs_ext4::{Attr, Caller, Ctx, DataMode, Fs, Ino, OpenRef, ROOT_INO};
 
-use crate::volume::{ROOT, Shape, Volume};
+use crate::volume::{Shape, Volume};
 
 const BLOCK: u64 = 4096;
 
@@ -26,7 +26,14 @@ fn unheld(fs: &Fs, ino: Ino) -> OpenRef {
 
 /// Makes a file, and lets go of it. The kernel knows it.
 fn make(fs: &Fs, name: &str) -> Attr {
-    let made = fs.create(&ROOT, ROOT_INO, name.as_bytes(), 0o600, 0, libc::O_RDWR);
+    let made = fs.create(
+        &Ctx::ROOT,
+        ROOT_INO,
+        name.as_bytes(),
+        0o600,
+        0,
+        libc::O_RDWR,
+    );
     made.unwrap().0
 }
 
@@ -34,7 +41,7 @@ fn append(fs: &Fs, ino: Ino, bytes: usize) {
     let size = fs.getattr(ino).unwrap().size;
     let file = unheld(fs, ino);
     assert_eq!(
-        fs.write(&ROOT, &file, size, &vec![7; bytes], false)
+        fs.write(&Ctx::ROOT, &file, size, &vec![7; bytes], false)
             .unwrap(),
         bytes
     );
@@ -109,7 +116,7 @@ fn a_file_without_a_name_stays_until_the_kernel_forgets_it() {
     let fs = volume.fs();
     let ino = make(fs, "f").ino;
     append(fs, ino, 50_000);
-    fs.unlink(&ROOT, ROOT_INO, b"f").unwrap();
+    fs.unlink(&Ctx::ROOT, ROOT_INO, b"f").unwrap();
     assert!(fs.has_nameless());
     for i in 0..50 {
         assert_ne!(
@@ -126,7 +133,9 @@ fn a_file_without_a_name_stays_until_the_kernel_forgets_it() {
     fs.forget(ino, 1);
     assert!(!fs.has_nameless());
     // A request that the kernel does not send: nothing comes of it.
-    let late = fs.write(&ROOT, &held, 0, &[1; 10_000], false).unwrap_err();
+    let late = fs
+        .write(&Ctx::ROOT, &held, 0, &[1; 10_000], false)
+        .unwrap_err();
     assert_eq!(late.errno(), libc::ESTALE);
     let gone = fs.unheld(
         ino,

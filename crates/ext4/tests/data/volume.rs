@@ -8,12 +8,6 @@ use stetfs_ext4::*;
 use stetfs_testkit::image::e2fsck;
 use stetfs_testkit::{Image, Mkfs, Scratch};
 
-pub const ROOT: Ctx = Ctx {
-    uid: 0,
-    gid: 0,
-    pid: 1,
-};
-
 /// Sizes of a test volume.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Shape {
@@ -135,15 +129,22 @@ impl Volume {
 
     pub fn create(&self, name: &str) -> OpenRef {
         let fs = self.fs();
-        fs.create(&ROOT, ROOT_INO, name.as_bytes(), 0o644, 0, libc::O_RDWR)
-            .unwrap()
-            .1
+        fs.create(
+            &Ctx::ROOT,
+            ROOT_INO,
+            name.as_bytes(),
+            0o644,
+            0,
+            libc::O_RDWR,
+        )
+        .unwrap()
+        .1
     }
 
     pub fn open(&self, name: &str) -> OpenRef {
         let fs = self.fs();
         let ino = fs.lookup(ROOT_INO, name.as_bytes()).unwrap().ino;
-        let open = fs.open_inode(&ROOT, ino, libc::O_RDWR).unwrap();
+        let open = fs.open_inode(&Ctx::ROOT, ino, libc::O_RDWR).unwrap();
         fs.forget(ino, 1);
         open
     }
@@ -164,7 +165,7 @@ impl Volume {
             size: Some(size),
             ..SetAttr::default()
         };
-        self.fs().setattr(&ROOT, f.ino(), &set).map(drop)
+        self.fs().setattr(&Ctx::ROOT, f.ino(), &set).map(drop)
     }
 
     pub fn fsync(&self, f: &OpenRef, datasync: bool) -> Result<()> {

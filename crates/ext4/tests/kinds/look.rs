@@ -2,11 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use stetfs_ext4::{Attr, FileType, Fs, FsError, Ino, ROOT_INO, SeekWhat};
+use stetfs_ext4::{Attr, Ctx, FileType, Fs, FsError, Ino, ROOT_INO, SeekWhat};
 use stetfs_testkit::Tree;
 use stetfs_testkit::tree::{Entry, Kind, Time, content_hash, escape, xattr_value};
-
-use crate::ROOT;
 
 /// Of larger files, which are mostly holes, the content is not compared here.
 const MOST: u64 = 8 << 20;
@@ -108,7 +106,7 @@ impl<'f> Look<'f> {
             }
             return;
         }
-        let dir = self.fs.open_inode(&ROOT, ino, libc::O_RDONLY).unwrap();
+        let dir = self.fs.open_inode(&Ctx::ROOT, ino, libc::O_RDONLY).unwrap();
         let mut children = Vec::new();
         self.fs
             .readdir(&dir, 0, &mut |e| {
@@ -167,9 +165,9 @@ impl<'f> Look<'f> {
             entry.target = Some(escape(&self.fs.readlink(attr.ino)?));
         }
         if kind == Kind::File {
-            let file = self
-                .fs
-                .open_inode(&ROOT, attr.ino, libc::O_RDONLY | libc::O_NOATIME)?;
+            let file =
+                self.fs
+                    .open_inode(&Ctx::ROOT, attr.ino, libc::O_RDONLY | libc::O_NOATIME)?;
             if attr.size <= MOST {
                 let mut content = vec![0xEE; attr.size as usize];
                 let n = self.fs.read(&file, 0, &mut content)?;

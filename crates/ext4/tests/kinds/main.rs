@@ -18,18 +18,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, mpsc};
 
 use stetfs_block::{Log, MemDevice, Recorder, Replay};
-use stetfs_ext4::{Ctx, Fs, FsOptions};
+use stetfs_ext4::{Fs, FsOptions};
 use stetfs_testkit::workload::{Plan, Section};
 use stetfs_testkit::{CaptureOptions, Image, KernelMount, LoopDev, Tree, tree};
 
 use kinds::{Kind, kinds, sealed};
 use script::Script;
-
-pub(crate) const ROOT: Ctx = Ctx {
-    uid: 0,
-    gid: 0,
-    pid: 1,
-};
 
 fn long() -> bool {
     std::env::var_os("STETFS_LONG").is_some_and(|v| v != "0")

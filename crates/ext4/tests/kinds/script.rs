@@ -1,8 +1,7 @@
 //! What StetFS writes: random calls that must succeed, of every kind.
 
-use stetfs_ext4::{FallocateMode, Fs, Ino, OpenRef, ROOT_INO, RenameFlags, SetAttr, XattrSet};
+use stetfs_ext4::{Ctx, FallocateMode, Fs, Ino, OpenRef, ROOT_INO, RenameFlags, SetAttr, XattrSet};
 
-use crate::ROOT;
 use crate::kinds::Kind;
 
 /// A directory and the names that were made in it.
@@ -22,7 +21,7 @@ fn top(fs: &Fs, name: &str) -> Ino {
     let ino = match fs.lookup(ROOT_INO, name.as_bytes()) {
         Ok(attr) => attr.ino,
         Err(_) => {
-            fs.mkdir(&ROOT, ROOT_INO, name.as_bytes(), 0o755, 0)
+            fs.mkdir(&Ctx::ROOT, ROOT_INO, name.as_bytes(), 0o755, 0)
                 .unwrap()
                 .ino
         }
@@ -60,7 +59,7 @@ impl Script {
 
     fn open(&self, fs: &Fs, dir: Ino, name: &str) -> OpenRef {
         let ino = fs.lookup(dir, name.as_bytes()).unwrap().ino;
-        let file = fs.open_inode(&ROOT, ino, libc::O_RDWR).unwrap();
+        let file = fs.open_inode(&Ctx::ROOT, ino, libc::O_RDWR).unwrap();
         fs.forget(ino, 1);
         file
     }
@@ -96,10 +95,10 @@ impl Script {
             0..5 => {
                 let (name, bytes) = (self.name(), self.bytes());
                 let (attr, file) = fs
-                    .create(&ROOT, dir, name.as_bytes(), 0o644, 0, libc::O_RDWR)
+                    .create(&Ctx::ROOT, dir, name.as_bytes(), 0o644, 0, libc::O_RDWR)
                     .unwrap();
                 assert_eq!(
-                    fs.write(&ROOT, &file, 0, &bytes, false).unwrap(),
+                    fs.write(&Ctx::ROOT, &file, 0, &bytes, false).unwrap(),
                     bytes.len()
                 );
                 drop(file);
@@ -114,7 +113,7 @@ impl Script {
                 let reach = [1u64 << 13, 1 << 17, 1 << 21, 70 << 20][self.rng.usize(..4)];
                 let at = self.rng.u64(..reach);
                 assert_eq!(
-                    fs.write(&ROOT, &file, at, &bytes, false).unwrap(),
+                    fs.write(&Ctx::ROOT, &file, at, &bytes, false).unwrap(),
                     bytes.len()
                 );
             }
@@ -127,28 +126,36 @@ impl Script {
                     size: Some(size),
                     ..SetAttr::default()
                 };
-                fs.setattr(&ROOT, file.ino(), &set).unwrap();
+                fs.setattr(&Ctx::ROOT, file.ino(), &set).unwrap();
             }
             10 => {
                 let Some(name) = self.pick() else { return };
                 let file = self.open(fs, dir, &name);
                 let (at, len) = (self.rng.u64(..200_000), self.rng.u64(1..100_000));
-                fs.fallocate(&ROOT, &file, FallocateMode::PunchHole, at, len)
+                fs.fallocate(&Ctx::ROOT, &file, FallocateMode::PunchHole, at, len)
                     .unwrap();
                 if self.preallocates {
                     let mode = FallocateMode::Allocate {
                         keep_size: self.rng.bool(),
                     };
-                    fs.fallocate(&ROOT, &file, mode, at / 2, len).unwrap();
+                    fs.fallocate(&Ctx::ROOT, &file, mode, at / 2, len).unwrap();
                 }
             }
             11 => {
                 let name = self.name();
-                let sub = fs.mkdir(&ROOT, dir, name.as_bytes(), 0o750, 0).unwrap();
+                let sub = fs
+                    .mkdir(&Ctx::ROOT, dir, name.as_bytes(), 0o750, 0)
+                    .unwrap();
                 for i in 0..self.rng.u32(0..40) {
                     let leaf = format!("leaf-{i}-{}", "x".repeat(self.rng.usize(0..100)));
-                    let made =
-                        fs.mknod(&ROOT, sub.ino, leaf.as_bytes(), libc::S_IFREG | 0o600, 0, 0);
+                    let made = fs.mknod(
+                        &Ctx::ROOT,
+                        sub.ino,
+                        leaf.as_bytes(),
+                        libc::S_IFREG | 0o600,
+                        0,
+                        0,
+                    );
                     fs.forget(made.unwrap().ino, 1);
                 }
                 fs.forget(sub.ino, 1);
@@ -158,7 +165,7 @@ impl Script {
                 let name = self.name();
                 let target = "t".repeat(self.rng.usize(1..300));
                 let made = fs
-                    .symlink(&ROOT, dir, name.as_bytes(), target.as_bytes())
+                    .symlink(&Ctx::ROOT, dir, name.as_bytes(), target.as_bytes())
                     .unwrap();
                 fs.forget(made.ino, 1);
                 self.others.push(name);
@@ -171,7 +178,7 @@ impl Script {
                     _ => (libc::S_IFBLK, libc::makedev(259, 70_000)),
                 };
                 let made = fs
-                    .mknod(&ROOT, dir, name.as_bytes(), mode | 0o640, 0, rdev)
+                    .mknod(&Ctx::ROOT, dir, name.as_bytes(), mode | 0o640, 0, rdev)
                     .unwrap();
                 fs.forget(made.ino, 1);
                 self.others.push(name);
@@ -181,7 +188,7 @@ impl Script {
                 let file = self.open(fs, dir, &name);
                 let key = format!("user.key{}", self.rng.u8(..4));
                 if self.rng.u8(..5) == 0 {
-                    match fs.removexattr(&ROOT, file.ino(), key.as_bytes()) {
+                    match fs.removexattr(&Ctx::ROOT, file.ino(), key.as_bytes()) {
                         Err(e) if e.errno() == libc::ENODATA => {}
                         removed => removed.unwrap(),
                     }
@@ -189,14 +196,21 @@ impl Script {
                 }
                 let len = self.rng.usize(..self.value);
                 let value = vec![self.rng.u8(..); len];
-                fs.setxattr(&ROOT, file.ino(), key.as_bytes(), &value, XattrSet::Any)
-                    .unwrap();
+                fs.setxattr(
+                    &Ctx::ROOT,
+                    file.ino(),
+                    key.as_bytes(),
+                    &value,
+                    XattrSet::Any,
+                )
+                .unwrap();
             }
             17 => {
                 let Some(name) = self.pick() else { return };
                 let file = self.open(fs, dir, &name);
                 let new = self.name();
-                fs.link(&ROOT, file.ino(), dir, new.as_bytes()).unwrap();
+                fs.link(&Ctx::ROOT, file.ino(), dir, new.as_bytes())
+                    .unwrap();
                 fs.forget(file.ino(), 1);
                 self.files.push(new);
             }
@@ -209,24 +223,24 @@ impl Script {
                     ..SetAttr::default()
                 };
                 let file = self.open(fs, dir, &name);
-                fs.setattr(&ROOT, file.ino(), &set).unwrap();
+                fs.setattr(&Ctx::ROOT, file.ino(), &set).unwrap();
                 if self.projects {
                     let project = self.rng.u32(..) >> self.rng.u32(..32);
-                    fs.set_project(&ROOT, file.ino(), project).unwrap();
+                    fs.set_project(&Ctx::ROOT, file.ino(), project).unwrap();
                 }
             }
             19..21 => {
                 let Some(name) = self.pick() else { return };
                 let new = self.name();
                 let (old, to) = (name.as_bytes(), new.as_bytes());
-                fs.rename(&ROOT, dir, old, dir, to, RenameFlags::default())
+                fs.rename(&Ctx::ROOT, dir, old, dir, to, RenameFlags::default())
                     .unwrap();
                 self.files.retain(|f| *f != name);
                 self.files.push(new);
             }
             21..23 => {
                 let Some(name) = self.pick() else { return };
-                fs.unlink(&ROOT, dir, name.as_bytes()).unwrap();
+                fs.unlink(&Ctx::ROOT, dir, name.as_bytes()).unwrap();
                 self.files.retain(|f| *f != name);
             }
             _ => {
@@ -247,9 +261,9 @@ fn remove(fs: &Fs, parent: Ino, name: &[u8]) {
     let attr = fs.lookup(parent, name).unwrap();
     fs.forget(attr.ino, 1);
     if attr.kind != stetfs_ext4::FileType::Directory {
-        return fs.unlink(&ROOT, parent, name).unwrap();
+        return fs.unlink(&Ctx::ROOT, parent, name).unwrap();
     }
-    let dir = fs.open_inode(&ROOT, attr.ino, libc::O_RDONLY).unwrap();
+    let dir = fs.open_inode(&Ctx::ROOT, attr.ino, libc::O_RDONLY).unwrap();
     let mut names = Vec::new();
     fs.readdir(&dir, 0, &mut |e| {
         names.push(e.name);
@@ -260,5 +274,5 @@ fn remove(fs: &Fs, parent: Ino, name: &[u8]) {
     for child in names.iter().filter(|n| *n != b"." && *n != b"..") {
         remove(fs, attr.ino, child);
     }
-    fs.rmdir(&ROOT, parent, name).unwrap();
+    fs.rmdir(&Ctx::ROOT, parent, name).unwrap();
 }

@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use rustix::fs::{Mode, XattrFlags};
-use stetfs_ext4::{Ino, ROOT_INO, SetAttr, XattrSet};
+use stetfs_ext4::{Ctx, Ino, ROOT_INO, SetAttr, XattrSet};
 use stetfs_testkit::{Image, Mkfs};
 
-use crate::support::{ROOT, Vol, kernel};
+use crate::support::{Vol, kernel};
 
 const ACCESS: &str = "system.posix_acl_access";
 const DEFAULT: &str = "system.posix_acl_default";
@@ -118,15 +118,19 @@ impl Vol {
 
 impl Side for Vol {
     fn set(&self, path: &str, name: &str, value: &[u8]) -> Result<(), i32> {
-        let set = self
-            .fs
-            .setxattr(&ROOT, self.ino(path), name.as_bytes(), value, XattrSet::Any);
+        let set = self.fs.setxattr(
+            &Ctx::ROOT,
+            self.ino(path),
+            name.as_bytes(),
+            value,
+            XattrSet::Any,
+        );
         set.map_err(|e| e.errno())
     }
 
     fn remove(&self, path: &str, name: &str) -> Result<(), i32> {
         self.fs
-            .removexattr(&ROOT, self.ino(path), name.as_bytes())
+            .removexattr(&Ctx::ROOT, self.ino(path), name.as_bytes())
             .map_err(|e| e.errno())
     }
 
@@ -135,12 +139,12 @@ impl Side for Vol {
             mode: Some(mode),
             ..SetAttr::default()
         };
-        self.fs.setattr(&ROOT, self.ino(path), &set).unwrap();
+        self.fs.setattr(&Ctx::ROOT, self.ino(path), &set).unwrap();
     }
 
     fn mkdir(&self, path: &str, mode: u32, umask: u32) {
         let (dir, name) = self.parent(path);
-        let made = self.fs.mkdir(&ROOT, dir, name, mode, umask).unwrap();
+        let made = self.fs.mkdir(&Ctx::ROOT, dir, name, mode, umask).unwrap();
         self.fs.forget(made.ino, 1);
     }
 
@@ -148,7 +152,7 @@ impl Side for Vol {
         let (dir, name) = self.parent(path);
         let made = self
             .fs
-            .mknod(&ROOT, dir, name, libc::S_IFREG | mode, umask, 0)
+            .mknod(&Ctx::ROOT, dir, name, libc::S_IFREG | mode, umask, 0)
             .unwrap();
         self.fs.forget(made.ino, 1);
     }
@@ -274,7 +278,7 @@ fn setgid_is_inherited() {
         gid: Some(77),
         ..SetAttr::default()
     };
-    vol.fs.setattr(&ROOT, vol.ino("d"), &set).unwrap();
+    vol.fs.setattr(&Ctx::ROOT, vol.ino("d"), &set).unwrap();
     vol.chmod("d", 0o2775);
     Side::file(&vol, "d/f", 0o644, 0);
     Side::mkdir(&vol, "d/sub", 0o755, 0);

@@ -3,10 +3,10 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use stetfs_ext4::{ROOT_INO, RenameFlags};
+use stetfs_ext4::{Ctx, ROOT_INO, RenameFlags};
 use stetfs_testkit::Image;
 
-use crate::support::{ROOT, Random, Vol, batch, small};
+use crate::support::{Random, Vol, batch, small};
 
 const BLOCK: u64 = 1024;
 
@@ -111,7 +111,7 @@ fn deep() -> (Image, u64) {
     let file = vol.file(dir, b"file").unwrap();
     for i in 0..1100 {
         let name = format!("{i}{}", "n".repeat(100));
-        let linked = vol.fs.link(&ROOT, file, dir, name.as_bytes()).unwrap();
+        let linked = vol.fs.link(&Ctx::ROOT, file, dir, name.as_bytes()).unwrap();
         vol.fs.forget(linked.ino, 1);
     }
     let image = vol.close();
@@ -218,7 +218,7 @@ fn poke(vol: &Vol) {
         return;
     };
     let dir = dir.ino;
-    let Ok(open) = vol.fs.open_inode(&ROOT, dir, libc::O_RDONLY) else {
+    let Ok(open) = vol.fs.open_inode(&Ctx::ROOT, dir, libc::O_RDONLY) else {
         return;
     };
     let (mut cookie, mut calls) = (0, 0);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use stetfs_ext4::{ROOT_INO, RenameFlags};
+use stetfs_ext4::{Ctx, ROOT_INO, RenameFlags};
 use stetfs_testkit::Mkfs;
 
 use crate::support::{Vol, small};
@@ -164,7 +164,7 @@ fn a_full_index_refuses_with_enospc() {
     let name = |i: u32| format!("{i:0255}").into_bytes();
     let mut count = 0;
     let refused = loop {
-        match vol.fs.link(&crate::support::ROOT, file, dir, &name(count)) {
+        match vol.fs.link(&Ctx::ROOT, file, dir, &name(count)) {
             Ok(attr) => vol.fs.forget(attr.ino, 1),
             Err(e) => break e.errno(),
         }
@@ -188,10 +188,7 @@ fn large_dir_has_a_third_level() {
     let name = |i: u32| format!("{i:0255}").into_bytes();
     let count = 45_000;
     for i in 0..count {
-        let linked = vol
-            .fs
-            .link(&crate::support::ROOT, file, dir, &name(i))
-            .unwrap();
+        let linked = vol.fs.link(&Ctx::ROOT, file, dir, &name(i)).unwrap();
         vol.fs.forget(linked.ino, 1);
     }
     let image = vol.close();
@@ -240,14 +237,11 @@ fn link_counts_have_their_limits() {
     for i in 1..65_000 {
         let attr = vol
             .fs
-            .link(&crate::support::ROOT, file, a, format!("{i}").as_bytes())
+            .link(&Ctx::ROOT, file, a, format!("{i}").as_bytes())
             .unwrap();
         vol.fs.forget(attr.ino, 1);
     }
-    let refused = vol
-        .fs
-        .link(&crate::support::ROOT, file, a, b"one more")
-        .unwrap_err();
+    let refused = vol.fs.link(&Ctx::ROOT, file, a, b"one more").unwrap_err();
     assert_eq!(refused.errno(), libc::EMLINK);
     assert_eq!(vol.attr("file").nlink, 65_000);
     // A directory shows one link when it has more than 65000 (`dir_nlink`), and keeps that.

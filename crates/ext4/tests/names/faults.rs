@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use stetfs_block::{BlockDevice, Fault, FaultInjector, Op};
-use stetfs_ext4::{Fs, FsOptions, Ino, ROOT_INO, RenameFlags, XattrSet};
+use stetfs_ext4::{Ctx, Fs, FsOptions, Ino, ROOT_INO, RenameFlags, XattrSet};
 use stetfs_testkit::{Image, Mkfs};
 
-use crate::support::{ROOT, Random, Vol, device, small};
+use crate::support::{Random, Vol, device, small};
 
 /// An image with some directories, one of them indexed.
 fn prepared(mkfs: &Mkfs) -> (Image, Vec<Ino>) {
@@ -37,7 +37,7 @@ fn step(vol: &Vol, dirs: &[Ino], random: &mut Random, values: bool) -> Result<()
             let value = vec![7; if values { 2000 * len } else { 100 * len }];
             let set = vol
                 .fs
-                .setxattr(&ROOT, ino, b"user.large", &value, XattrSet::Any);
+                .setxattr(&Ctx::ROOT, ino, b"user.large", &value, XattrSet::Any);
             set.map_err(|e| e.errno())
         }
         _ => vol.rename(

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
-use stetfs_ext4::ROOT_INO;
+use stetfs_ext4::{Ctx, ROOT_INO};
 use stetfs_testkit::Mkfs;
 
 use crate::support::{Random, Vol, batch, small};
@@ -150,7 +150,7 @@ fn types_and_dots() {
     vol.mkdir(dir, b"sub").unwrap();
     let link = vol
         .fs
-        .symlink(&crate::support::ROOT, dir, b"link", b"somewhere/else")
+        .symlink(&Ctx::ROOT, dir, b"link", b"somewhere/else")
         .unwrap();
     vol.fs.forget(link.ino, 1);
     for e in vol.list_by(dir, 3) {

@@ -9,12 +9,6 @@ use stetfs_ext4::{Attr, Ctx, DirEntry, Fs, FsOptions, Ino, OpenRef, ROOT_INO, Re
 use stetfs_testkit::loopdev::LoopOptions;
 use stetfs_testkit::{Image, KernelMount, LoopDev, Mkfs};
 
-pub const ROOT: Ctx = Ctx {
-    uid: 0,
-    gid: 0,
-    pid: 1,
-};
-
 pub struct Vol {
     pub image: Image,
     pub fs: Arc<Fs>,
@@ -95,7 +89,7 @@ impl Vol {
     pub fn node(&self, parent: Ino, name: &[u8], mode: u32) -> Result<Ino, i32> {
         let made = self
             .fs
-            .mknod(&ROOT, parent, name, mode, 0, 0)
+            .mknod(&Ctx::ROOT, parent, name, mode, 0, 0)
             .map_err(|e| e.errno())?;
         self.fs.forget(made.ino, 1);
         Ok(made.ino)
@@ -104,18 +98,22 @@ impl Vol {
     pub fn mkdir(&self, parent: Ino, name: &[u8]) -> Result<Ino, i32> {
         let made = self
             .fs
-            .mkdir(&ROOT, parent, name, 0o755, 0)
+            .mkdir(&Ctx::ROOT, parent, name, 0o755, 0)
             .map_err(|e| e.errno())?;
         self.fs.forget(made.ino, 1);
         Ok(made.ino)
     }
 
     pub fn unlink(&self, parent: Ino, name: &[u8]) -> Result<(), i32> {
-        self.fs.unlink(&ROOT, parent, name).map_err(|e| e.errno())
+        self.fs
+            .unlink(&Ctx::ROOT, parent, name)
+            .map_err(|e| e.errno())
     }
 
     pub fn rmdir(&self, parent: Ino, name: &[u8]) -> Result<(), i32> {
-        self.fs.rmdir(&ROOT, parent, name).map_err(|e| e.errno())
+        self.fs
+            .rmdir(&Ctx::ROOT, parent, name)
+            .map_err(|e| e.errno())
     }
 
     pub fn rename(
@@ -125,7 +123,7 @@ impl Vol {
         flags: RenameFlags,
     ) -> Result<(), i32> {
         self.fs
-            .rename(&ROOT, from.0, from.1, to.0, to.1, flags)
+            .rename(&Ctx::ROOT, from.0, from.1, to.0, to.1, flags)
             .map_err(|e| e.errno())
     }
 
@@ -139,7 +137,7 @@ impl Vol {
 
     pub fn open_dir(&self, ino: Ino) -> OpenRef {
         self.fs
-            .open_inode(&ROOT, ino, libc::O_RDONLY | libc::O_DIRECTORY)
+            .open_inode(&Ctx::ROOT, ino, libc::O_RDONLY | libc::O_DIRECTORY)
             .unwrap()
     }
 

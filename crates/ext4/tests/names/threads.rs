@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use stetfs_ext4::{Ino, ROOT_INO, RenameFlags};
+use stetfs_ext4::{Ctx, Ino, ROOT_INO, RenameFlags};
 use stetfs_testkit::Mkfs;
 
-use crate::support::{ROOT, Random, Vol, small};
+use crate::support::{Random, Vol, small};
 
 /// The errors that one's own earlier work explains.
 fn own(e: i32) -> bool {
@@ -179,14 +179,14 @@ fn numbers_are_used_again() {
                     // Every second one stays empty: those go in one transaction.
                     let content = [t + 1; 700];
                     if i % 2 == 0 {
-                        let file = vol.fs.open_inode(&ROOT, ino, libc::O_RDWR).unwrap();
-                        vol.fs.write(&ROOT, &file, 0, &content, false).unwrap();
+                        let file = vol.fs.open_inode(&Ctx::ROOT, ino, libc::O_RDWR).unwrap();
+                        vol.fs.write(&Ctx::ROOT, &file, 0, &content, false).unwrap();
                     }
                     let found = vol.lookup(dir, b"file").unwrap();
                     assert_eq!(found.ino, ino);
                     if i % 2 == 0 {
                         assert_eq!(found.size, 700, "thread {t}, file {i}");
-                        let file = vol.fs.open_inode(&ROOT, ino, libc::O_RDONLY).unwrap();
+                        let file = vol.fs.open_inode(&Ctx::ROOT, ino, libc::O_RDONLY).unwrap();
                         let mut bytes = [0; 700];
                         vol.fs.read(&file, 0, &mut bytes).unwrap();
                         assert_eq!(bytes, content, "thread {t}, file {i}");

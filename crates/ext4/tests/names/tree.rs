@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use stetfs_ext4::{Attr, FileType, Ino, OpenRef, ROOT_INO, RenameFlags};
+use stetfs_ext4::{Attr, Ctx, FileType, Ino, OpenRef, ROOT_INO, RenameFlags};
 
-use crate::support::{ROOT, Vol, small};
+use crate::support::{Vol, small};
 
 type Id = usize;
 
@@ -273,7 +273,7 @@ fn step(vol: &Vol, model: &mut Model, op: &Op) -> Result<(), TestCaseError> {
             };
             let linked = vol
                 .fs
-                .link(&ROOT, model.inos[id], i1, &n1)
+                .link(&Ctx::ROOT, model.inos[id], i1, &n1)
                 .map_err(|e| e.errno());
             match &mut model.nodes[id] {
                 Node::Dir { .. } => prop_assert_eq!(linked.unwrap_err(), libc::EPERM),
@@ -404,9 +404,11 @@ fn an_open_file_lives_on_without_a_name() {
     let before = free(&vol);
     let (attr, open): (Attr, OpenRef) = vol
         .fs
-        .create(&ROOT, ROOT_INO, b"file", 0o600, 0, libc::O_RDWR)
+        .create(&Ctx::ROOT, ROOT_INO, b"file", 0o600, 0, libc::O_RDWR)
         .unwrap();
-    vol.fs.write(&ROOT, &open, 0, &[7; 5000], false).unwrap();
+    vol.fs
+        .write(&Ctx::ROOT, &open, 0, &[7; 5000], false)
+        .unwrap();
     vol.unlink(ROOT_INO, b"file").unwrap();
     assert_eq!(vol.lookup(ROOT_INO, b"file").unwrap_err(), libc::ENOENT);
     let now = vol.fs.getattr(attr.ino).unwrap();
@@ -416,7 +418,7 @@ fn an_open_file_lives_on_without_a_name() {
     assert_eq!(buf, [7; 10]);
     let refused = vol
         .fs
-        .link(&ROOT, attr.ino, ROOT_INO, b"again")
+        .link(&Ctx::ROOT, attr.ino, ROOT_INO, b"again")
         .unwrap_err();
     assert_eq!(refused.errno(), libc::ENOENT);
     drop(open);
@@ -426,7 +428,7 @@ fn an_open_file_lives_on_without_a_name() {
     // The same by a rename over it, and for a directory.
     let (old, open) = vol
         .fs
-        .create(&ROOT, ROOT_INO, b"old", 0o600, 0, libc::O_RDWR)
+        .create(&Ctx::ROOT, ROOT_INO, b"old", 0o600, 0, libc::O_RDWR)
         .unwrap();
     vol.fs.forget(old.ino, 1);
     vol.file(ROOT_INO, b"new").unwrap();
@@ -467,7 +469,7 @@ fn times_follow_the_names() {
     assert!(after[2].ctime > before[2].ctime);
     assert_eq!(after[2].mtime, before[2].mtime);
     pause();
-    let linked = vol.fs.link(&ROOT, file, a, b"second").unwrap();
+    let linked = vol.fs.link(&Ctx::ROOT, file, a, b"second").unwrap();
     vol.fs.forget(file, 1);
     assert!(linked.ctime > after[2].ctime && get(a).mtime > after[0].mtime);
     assert_eq!(get(b).mtime, after[1].mtime);
@@ -483,7 +485,11 @@ fn immutable_and_append_only_are_kept() {
     let file = vol.file(dir, b"file").unwrap();
     let flag = |ino, f| {
         vol.fs
-            .set_flags(&ROOT, ino, (vol.fs.get_flags(ino).unwrap() & !0x30) | f)
+            .set_flags(
+                &Ctx::ROOT,
+                ino,
+                (vol.fs.get_flags(ino).unwrap() & !0x30) | f,
+            )
             .unwrap()
     };
     flag(file, IMMUTABLE);
@@ -494,7 +500,10 @@ fn immutable_and_append_only_are_kept() {
         Err(libc::EPERM)
     );
     assert_eq!(
-        vol.fs.link(&ROOT, file, dir, b"other").unwrap_err().errno(),
+        vol.fs
+            .link(&Ctx::ROOT, file, dir, b"other")
+            .unwrap_err()
+            .errno(),
         libc::EPERM
     );
     flag(file, 0);
@@ -536,7 +545,7 @@ fn immutable_and_append_only_are_kept() {
     );
     assert_eq!(
         vol.fs
-            .set_flags(&ROOT, own, flags & !0x80000)
+            .set_flags(&Ctx::ROOT, own, flags & !0x80000)
             .unwrap_err()
             .errno(),
         libc::EOPNOTSUPP
@@ -557,13 +566,13 @@ fn a_full_volume_refuses_whole_operations() {
     let dir = vol.mkdir(ROOT_INO, b"dir").unwrap();
     let (_, open) = vol
         .fs
-        .create(&ROOT, ROOT_INO, b"filler", 0o600, 0, libc::O_RDWR)
+        .create(&Ctx::ROOT, ROOT_INO, b"filler", 0o600, 0, libc::O_RDWR)
         .unwrap();
     let mut offset = 0;
     for chunk in [65536, 4096, 1024] {
         while vol
             .fs
-            .write(&ROOT, &open, offset, &vec![1; chunk], false)
+            .write(&Ctx::ROOT, &open, offset, &vec![1; chunk], false)
             .is_ok()
         {
             offset += chunk as u64;
@@ -607,7 +616,9 @@ fn a_synchronous_directory_needs_no_sync() {
         vol.mkdir(ROOT_INO, b"sync").unwrap(),
     ];
     let flags = vol.fs.get_flags(dirs[1]).unwrap();
-    vol.fs.set_flags(&ROOT, dirs[1], flags | DIRSYNC).unwrap();
+    vol.fs
+        .set_flags(&Ctx::ROOT, dirs[1], flags | DIRSYNC)
+        .unwrap();
     for name in ["a", "b", "c"] {
         vol.file(dirs[1], name.as_bytes()).unwrap();
     }

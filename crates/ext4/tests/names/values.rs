@@ -8,7 +8,7 @@ use stetfs_block::{MemDevice, Recorder, Replay};
 use stetfs_ext4::{Ctx, Fs, FsOptions, Ino, ROOT_INO, SetAttr, XattrSet};
 use stetfs_testkit::{Image, Mkfs};
 
-use crate::support::{ROOT, Random, Vol, kernel};
+use crate::support::{Random, Vol, kernel};
 
 type Model = BTreeMap<String, BTreeMap<String, Vec<u8>>>;
 
@@ -21,7 +21,7 @@ fn value(len: usize, salt: usize) -> Vec<u8> {
 }
 
 fn set(fs: &Fs, ino: Ino, name: &str, value: &[u8]) -> Result<(), i32> {
-    fs.setxattr(&ROOT, ino, name.as_bytes(), value, XattrSet::Any)
+    fs.setxattr(&Ctx::ROOT, ino, name.as_bytes(), value, XattrSet::Any)
         .map_err(|e| e.errno())
 }
 
@@ -82,7 +82,9 @@ fn values_behave_like_a_map_and_leave_nothing_behind() {
                 }
                 (1..4, Some(attrs)) => {
                     let name = format!("user.{}", random.below(7));
-                    let removed = vol.fs.removexattr(&ROOT, vol.ino(&file), name.as_bytes());
+                    let removed = vol
+                        .fs
+                        .removexattr(&Ctx::ROOT, vol.ino(&file), name.as_bytes());
                     let was = attrs.remove(&name).ok_or(libc::ENODATA).map(drop);
                     assert_eq!(removed.map_err(|e| e.errno()), was);
                 }
@@ -199,7 +201,9 @@ fn a_full_volume_refuses_and_stays_right() {
     for (ino, i) in &kept {
         assert!(get(&vol.fs, *ino, "user.v").unwrap() == value(60_000, *i));
     }
-    vol.fs.removexattr(&ROOT, kept[1].0, b"user.v").unwrap();
+    vol.fs
+        .removexattr(&Ctx::ROOT, kept[1].0, b"user.v")
+        .unwrap();
     vol.sync();
     set(&vol.fs, kept[0].0, "user.v", &value(50_000, 9)).unwrap();
     vol.close();
@@ -245,7 +249,7 @@ fn long_access_lists_are_kept_inherited_and_follow_the_mode() {
         mode: Some(0o640),
         ..SetAttr::default()
     };
-    vol.fs.setattr(&ROOT, file, &mode).unwrap();
+    vol.fs.setattr(&Ctx::ROOT, file, &mode).unwrap();
     let vol = vol.reopen();
     let ours = get(&vol.fs, file, "system.posix_acl_access").unwrap();
     assert_eq!(ours.len(), acl.len());
@@ -293,13 +297,13 @@ fn after_a_crash_there_is_the_old_value_or_the_new() {
         let states = [value(9000, 1), value(65_536, 3), value(500, 4), Vec::new()];
         for new in &states[1..] {
             if new.is_empty() {
-                fs.removexattr(&ROOT, file, b"user.v").unwrap();
+                fs.removexattr(&Ctx::ROOT, file, b"user.v").unwrap();
             } else {
                 set(&fs, file, "user.v", new).unwrap();
             }
             sync();
         }
-        fs.unlink(&ROOT, ROOT_INO, b"gone").unwrap();
+        fs.unlink(&Ctx::ROOT, ROOT_INO, b"gone").unwrap();
         sync();
         let log = recorder.log();
         drop(fs);
@@ -366,10 +370,12 @@ fn shared_blocks_share_their_references() {
     assert_eq!(blocks, [blocks[0]; 5]);
     // One takes its own block, with one value more and one less; one goes; the rest stays.
     let own = vol.ino("f0");
-    vol.fs.removexattr(&ROOT, own, b"user.1").unwrap();
+    vol.fs.removexattr(&Ctx::ROOT, own, b"user.1").unwrap();
     set(&vol.fs, own, "user.new", &value(7000, 7)).unwrap();
     vol.unlink(ROOT_INO, b"f1").unwrap();
-    vol.fs.removexattr(&ROOT, vol.ino("f2"), b"user.0").unwrap();
+    vol.fs
+        .removexattr(&Ctx::ROOT, vol.ino("f2"), b"user.0")
+        .unwrap();
     let vol = vol.reopen();
     for (file, has) in [
         ("f0", [0, 2]),
@@ -432,7 +438,7 @@ fn damaged_references_are_errors() {
     let vol = damaged(field("version", "0"));
     let file = vol.ino("file");
     assert!(get(&vol.fs, file, "user.v").is_ok());
-    let removed = vol.fs.removexattr(&ROOT, file, b"user.v");
+    let removed = vol.fs.removexattr(&Ctx::ROOT, file, b"user.v");
     assert_eq!(removed.map_err(|e| e.errno()), Err(libc::EUCLEAN));
     let _ = vol.fs.unmount();
     // A name that leads to a value.
@@ -463,7 +469,7 @@ fn many_threads() {
                     let name = format!("user.{}", random.below(3));
                     match random.below(4) {
                         0 => {
-                            let _ = fs.removexattr(&ROOT, file, name.as_bytes());
+                            let _ = fs.removexattr(&Ctx::ROOT, file, name.as_bytes());
                         }
                         1 | 2 => {
                             let len = random.below(30_000);
@@ -485,7 +491,10 @@ fn many_threads() {
             });
         }
     });
-    let caller = Ctx { uid: 5, ..ROOT };
+    let caller = Ctx {
+        uid: 5,
+        ..Ctx::ROOT
+    };
     let denied = vol.fs.setxattr(
         &caller,
         files[0],

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use stetfs_ext4::{Ino, ROOT_INO, XattrSet};
+use stetfs_ext4::{Ctx, Ino, ROOT_INO, XattrSet};
 use stetfs_testkit::Mkfs;
 
-use crate::support::{ROOT, Vol, kernel, small};
+use crate::support::{Vol, kernel, small};
 
 fn set(vol: &Vol, ino: Ino, name: &str, value: &[u8], how: XattrSet) -> Result<(), i32> {
     vol.fs
-        .setxattr(&ROOT, ino, name.as_bytes(), value, how)
+        .setxattr(&Ctx::ROOT, ino, name.as_bytes(), value, how)
         .map_err(|e| e.errno())
 }
 
@@ -20,7 +20,7 @@ fn get(vol: &Vol, ino: Ino, name: &str) -> Result<Vec<u8>, i32> {
 
 fn remove(vol: &Vol, ino: Ino, name: &str) -> Result<(), i32> {
     vol.fs
-        .removexattr(&ROOT, ino, name.as_bytes())
+        .removexattr(&Ctx::ROOT, ino, name.as_bytes())
         .map_err(|e| e.errno())
 }
 
@@ -135,7 +135,7 @@ fn errors_are_the_kernels() {
     );
     let link = vol
         .fs
-        .symlink(&ROOT, ROOT_INO, b"link", b"file")
+        .symlink(&Ctx::ROOT, ROOT_INO, b"link", b"file")
         .unwrap()
         .ino;
     vol.fs.forget(link, 1);

@@ -7,12 +7,6 @@ use stetfs_block::{BlockDevice, MemDevice};
 use stetfs_ext4::{Ctx, FileType, Fs, FsOptions, Ino, ROOT_INO, SetAttr, XattrSet};
 use stetfs_testkit::{Image, Mkfs};
 
-const ROOT: Ctx = Ctx {
-    uid: 0,
-    gid: 0,
-    pid: 1,
-};
-
 /// A volume with something of everything, crashed with its journal full and orphans left.
 fn prepared(mkfs: &Mkfs) -> MemDevice {
     let image = Image::make(8 << 20, mkfs).unwrap();
@@ -21,27 +15,30 @@ fn prepared(mkfs: &Mkfs) -> MemDevice {
     let mut open = Vec::new();
     for d in 0..3 {
         let dir = format!("dir{d}");
-        let dir = fs.mkdir(&ROOT, ROOT_INO, dir.as_bytes(), 0o755, 0).unwrap();
+        let dir = fs
+            .mkdir(&Ctx::ROOT, ROOT_INO, dir.as_bytes(), 0o755, 0)
+            .unwrap();
         for f in 0..80 {
             let name = format!("a name that takes some room {f}");
             let (attr, file) = fs
-                .create(&ROOT, dir.ino, name.as_bytes(), 0o644, 0, libc::O_RDWR)
+                .create(&Ctx::ROOT, dir.ino, name.as_bytes(), 0o644, 0, libc::O_RDWR)
                 .unwrap();
             for k in 0..(f % 7) * (f % 5) {
-                fs.write(&ROOT, &file, k * 5000, &[k as u8; 900], false)
+                fs.write(&Ctx::ROOT, &file, k * 5000, &[k as u8; 900], false)
                     .unwrap();
             }
             if f % 9 == 0 {
                 let value = vec![7; 10 + f as usize * 4];
-                fs.setxattr(&ROOT, attr.ino, b"user.x", &value, XattrSet::Any)
+                fs.setxattr(&Ctx::ROOT, attr.ino, b"user.x", &value, XattrSet::Any)
                     .unwrap();
             }
             if f % 13 == 0 {
-                fs.unlink(&ROOT, dir.ino, name.as_bytes()).unwrap();
+                fs.unlink(&Ctx::ROOT, dir.ino, name.as_bytes()).unwrap();
                 open.push(file);
             }
         }
-        fs.symlink(&ROOT, dir.ino, b"link", &[b'x'; 200]).unwrap();
+        fs.symlink(&Ctx::ROOT, dir.ino, b"link", &[b'x'; 200])
+            .unwrap();
     }
     let (tx, rx) = std::sync::mpsc::channel();
     fs.sync_all(Box::new(move |r| tx.send(r).unwrap()));
@@ -58,7 +55,7 @@ fn use_it(fs: &Arc<Fs>) {
     let mut looks = 0;
     while let Some(dir) = dirs.pop() {
         let mut entries: Vec<(Ino, Vec<u8>)> = Vec::new();
-        if let Ok(open) = fs.open_inode(&ROOT, dir, libc::O_RDONLY) {
+        if let Ok(open) = fs.open_inode(&Ctx::ROOT, dir, libc::O_RDONLY) {
             let _ = fs.readdir(&open, 0, &mut |e| {
                 entries.push((e.ino, e.name));
                 entries.len() < 500
@@ -84,32 +81,32 @@ fn use_it(fs: &Arc<Fs>) {
                 _ => {}
             }
             if i % 3 == 0 {
-                let _ = fs.unlink(&ROOT, dir, name);
+                let _ = fs.unlink(&Ctx::ROOT, dir, name);
             }
             fs.forget(attr.ino, 1);
         }
         let _ = fs
-            .mkdir(&ROOT, dir, b"new dir", 0o755, 0)
+            .mkdir(&Ctx::ROOT, dir, b"new dir", 0o755, 0)
             .map(|a| fs.forget(a.ino, 1));
-        let _ = fs.rmdir(&ROOT, dir, b"dir1");
+        let _ = fs.rmdir(&Ctx::ROOT, dir, b"dir1");
     }
 }
 
 fn use_file(fs: &Fs, ino: Ino, i: usize) {
-    let Ok(file) = fs.open_inode(&ROOT, ino, libc::O_RDWR) else {
+    let Ok(file) = fs.open_inode(&Ctx::ROOT, ino, libc::O_RDWR) else {
         return;
     };
     let mut buf = vec![0; 4000];
     for at in [0, 5000, 50_000] {
         let _ = fs.read(&file, at, &mut buf);
     }
-    let _ = fs.write(&ROOT, &file, (i as u64 % 5) * 3000, &buf, false);
+    let _ = fs.write(&Ctx::ROOT, &file, (i as u64 % 5) * 3000, &buf, false);
     if i.is_multiple_of(4) {
         let size = SetAttr {
             size: Some(i as u64 * 100),
             ..SetAttr::default()
         };
-        let _ = fs.setattr(&ROOT, ino, &size);
+        let _ = fs.setattr(&Ctx::ROOT, ino, &size);
     }
 }
 

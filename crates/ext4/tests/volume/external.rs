@@ -7,12 +7,6 @@ use stetfs_ext4::{Ctx, Fs, FsError, FsOptions, ROOT_INO, journal_device};
 use stetfs_testkit::loopdev::{LoopDev, LoopOptions};
 use stetfs_testkit::{Image, KernelMount, Mkfs, cmd};
 
-const ROOT: Ctx = Ctx {
-    uid: 0,
-    gid: 0,
-    pid: 1,
-};
-
 /// A volume and its journal.
 struct Both {
     volume: Image,
@@ -85,16 +79,23 @@ fn sync(fs: &Fs) {
 
 fn write(fs: &Fs, name: &str, content: &[u8]) {
     let (attr, file) = fs
-        .create(&ROOT, ROOT_INO, name.as_bytes(), 0o644, 0, libc::O_RDWR)
+        .create(
+            &Ctx::ROOT,
+            ROOT_INO,
+            name.as_bytes(),
+            0o644,
+            0,
+            libc::O_RDWR,
+        )
         .unwrap();
-    fs.write(&ROOT, &file, 0, content, false).unwrap();
+    fs.write(&Ctx::ROOT, &file, 0, content, false).unwrap();
     drop(file);
     fs.forget(attr.ino, 1);
 }
 
 fn read(fs: &Fs, name: &str) -> Vec<u8> {
     let attr = fs.lookup(ROOT_INO, name.as_bytes()).unwrap();
-    let file = fs.open_inode(&ROOT, attr.ino, libc::O_RDONLY).unwrap();
+    let file = fs.open_inode(&Ctx::ROOT, attr.ino, libc::O_RDONLY).unwrap();
     let mut content = vec![0; attr.size as usize];
     fs.read(&file, 0, &mut content).unwrap();
     fs.forget(attr.ino, 1);

@@ -7,12 +7,6 @@ use stetfs_block::{Fault, FaultInjector, MemDevice, Op};
 use stetfs_ext4::{Ctx, Fs, FsOptions, ROOT_INO, StatFs};
 use stetfs_testkit::{Image, Mkfs};
 
-const ROOT: Ctx = Ctx {
-    uid: 0,
-    gid: 0,
-    pid: 1,
-};
-
 fn fresh(mkfs: &Mkfs) -> MemDevice {
     let image = Image::make(24 << 20, mkfs).unwrap();
     MemDevice::load(image.path()).unwrap()
@@ -31,9 +25,16 @@ fn sync(fs: &Fs) -> Result<(), i32> {
 }
 
 fn create(fs: &Fs, name: &str) -> Result<(), i32> {
-    let made = fs.create(&ROOT, ROOT_INO, name.as_bytes(), 0o644, 0, libc::O_RDWR);
+    let made = fs.create(
+        &Ctx::ROOT,
+        ROOT_INO,
+        name.as_bytes(),
+        0o644,
+        0,
+        libc::O_RDWR,
+    );
     let (attr, file) = made.map_err(|e| e.errno())?;
-    let written = fs.write(&ROOT, &file, 0, &[3; 3000], false);
+    let written = fs.write(&Ctx::ROOT, &file, 0, &[3; 3000], false);
     drop(file);
     fs.forget(attr.ino, 1);
     written.map(|_| ()).map_err(|e| e.errno())
@@ -76,12 +77,20 @@ fn crashed(mkfs: &Mkfs) -> (MemDevice, StatFs) {
     for i in 0..12u64 {
         let name = format!("gone{i}");
         let (_, file) = fs
-            .create(&ROOT, ROOT_INO, name.as_bytes(), 0o644, 0, libc::O_RDWR)
+            .create(
+                &Ctx::ROOT,
+                ROOT_INO,
+                name.as_bytes(),
+                0o644,
+                0,
+                libc::O_RDWR,
+            )
             .unwrap();
         for k in 0..=i * 3 {
-            fs.write(&ROOT, &file, k * 9000, &[1; 100], false).unwrap();
+            fs.write(&Ctx::ROOT, &file, k * 9000, &[1; 100], false)
+                .unwrap();
         }
-        fs.unlink(&ROOT, ROOT_INO, name.as_bytes()).unwrap();
+        fs.unlink(&Ctx::ROOT, ROOT_INO, name.as_bytes()).unwrap();
         open.push(file);
     }
     sync(&fs).unwrap();

@@ -12,11 +12,6 @@ use stetfs_ext4::{
 use stetfs_testkit::loopdev::{LoopDev, LoopOptions};
 use stetfs_testkit::{Image, KernelMount, Mkfs};
 
-const ROOT: Ctx = Ctx {
-    uid: 0,
-    gid: 0,
-    pid: 1,
-};
 const INLINE: u32 = 0x1000_0000;
 
 fn kernel(image: &Image) -> KernelMount {
@@ -72,7 +67,7 @@ impl Vol {
 
     fn file(&self, path: &str) -> OpenRef {
         self.fs
-            .open_inode(&ROOT, self.ino(path), libc::O_RDWR)
+            .open_inode(&Ctx::ROOT, self.ino(path), libc::O_RDWR)
             .unwrap()
     }
 
@@ -137,7 +132,10 @@ fn files_are_written_in_place_and_moved_out() {
         }
         let put = |all: &mut BTreeMap<String, Vec<u8>>, name: &str, at: usize, data: &[u8]| {
             let file = vol.file(name);
-            let n = vol.fs.write(&ROOT, &file, at as u64, data, false).unwrap();
+            let n = vol
+                .fs
+                .write(&Ctx::ROOT, &file, at as u64, data, false)
+                .unwrap();
             assert_eq!(n, data.len());
             let content = all.get_mut(name).unwrap();
             content.resize(content.len().max(at + n), 0);
@@ -160,22 +158,22 @@ fn files_are_written_in_place_and_moved_out() {
                 size: Some(size),
                 ..SetAttr::default()
             };
-            vol.fs.setattr(&ROOT, vol.ino(name), &set).unwrap();
+            vol.fs.setattr(&Ctx::ROOT, vol.ino(name), &set).unwrap();
             expected.get_mut(name).unwrap().resize(size as usize, 0);
         }
         let file = vol.file("f100");
         vol.fs
-            .fallocate(&ROOT, &file, FallocateMode::PunchHole, 10, 20)
+            .fallocate(&Ctx::ROOT, &file, FallocateMode::PunchHole, 10, 20)
             .unwrap();
         drop(file);
         expected.get_mut("f100").unwrap()[10..30].fill(0);
         let value = [9; 300];
         let ino = vol.ino("f0");
         vol.fs
-            .setxattr(&ROOT, ino, b"user.big", &value, XattrSet::Any)
+            .setxattr(&Ctx::ROOT, ino, b"user.big", &value, XattrSet::Any)
             .unwrap();
         assert_eq!(vol.fs.listxattr(ino).unwrap(), b"user.big\0");
-        vol.fs.unlink(&ROOT, ROOT_INO, b"f160").unwrap();
+        vol.fs.unlink(&Ctx::ROOT, ROOT_INO, b"f160").unwrap();
         expected.remove("f160");
         for (name, content) in &expected {
             assert_eq!(&vol.read(name), content, "{name}");
@@ -202,24 +200,24 @@ fn directories_are_read_and_moved_out() {
         for dir in ["a", "b", "a/sub"] {
             assert!(vol.is_inline(dir), "{dir}");
         }
-        let e = vol.fs.rmdir(&ROOT, ROOT_INO, b"a").unwrap_err();
+        let e = vol.fs.rmdir(&Ctx::ROOT, ROOT_INO, b"a").unwrap_err();
         assert_eq!(e.errno(), libc::ENOTEMPTY);
         // A directory in its inode goes to another parent, and stays in it.
         let (a, b) = (vol.ino("a"), vol.ino("b"));
         vol.fs
-            .rename(&ROOT, a, b"sub", b, b"moved", RenameFlags::default())
+            .rename(&Ctx::ROOT, a, b"sub", b, b"moved", RenameFlags::default())
             .unwrap();
         assert!(vol.is_inline("b/moved") && !vol.is_inline("a") && !vol.is_inline("b"));
-        vol.fs.unlink(&ROOT, a, b"one").unwrap();
+        vol.fs.unlink(&Ctx::ROOT, a, b"one").unwrap();
         for i in 0..100 {
             let name = format!("a longer name {i}");
             let made = vol
                 .fs
-                .mknod(&ROOT, a, name.as_bytes(), libc::S_IFREG | 0o600, 0, 0);
+                .mknod(&Ctx::ROOT, a, name.as_bytes(), libc::S_IFREG | 0o600, 0, 0);
             vol.fs.forget(made.unwrap().ino, 1);
         }
         // An empty one can go as it is.
-        vol.fs.rmdir(&ROOT, b, b"sub").unwrap();
+        vol.fs.rmdir(&Ctx::ROOT, b, b"sub").unwrap();
         let names = |dir: &std::path::Path| -> std::collections::BTreeSet<String> {
             let all = std::fs::read_dir(dir).unwrap();
             all.map(|e| e.unwrap().file_name().into_string().unwrap())
@@ -259,16 +257,16 @@ fn damage_is_told() {
     for size in ["70000", "0x7fffffffffff"] {
         let fs = damaged(&format!("set_inode_field f40 size {size}"));
         let ino = fs.lookup(ROOT_INO, b"f40").unwrap().ino;
-        let file = fs.open_inode(&ROOT, ino, libc::O_RDWR).unwrap();
+        let file = fs.open_inode(&Ctx::ROOT, ino, libc::O_RDWR).unwrap();
         corrupt(fs.read(&file, 0, &mut [0; 100]).map(drop));
-        corrupt(fs.write(&ROOT, &file, 0, b"x", false).map(drop));
+        corrupt(fs.write(&Ctx::ROOT, &file, 0, b"x", false).map(drop));
     }
     // The parent, and the first entry's length and inode.
     for (word, value) in [(0, 0u32), (0, u32::MAX), (2, 0x0003_0001), (1, u32::MAX)] {
         let fs = damaged(&format!("set_inode_field a block[{word}] {value}"));
         let dir = fs.lookup(ROOT_INO, b"a").unwrap().ino;
         corrupt(fs.lookup(dir, b"two").map(drop));
-        let open = fs.open_inode(&ROOT, dir, libc::O_RDONLY).unwrap();
+        let open = fs.open_inode(&Ctx::ROOT, dir, libc::O_RDONLY).unwrap();
         let mut cookie = 0;
         let listed = (0..8).try_for_each(|_| {
             fs.readdir(&open, cookie, &mut |e| {
@@ -277,7 +275,7 @@ fn damage_is_told() {
             })
         });
         corrupt(listed);
-        corrupt(fs.unlink(&ROOT, dir, b"two"));
+        corrupt(fs.unlink(&Ctx::ROOT, dir, b"two"));
     }
     // Every byte of the inode of a directory turned over: an answer or an error.
     let device = MemDevice::load(image.path()).unwrap();
@@ -308,7 +306,7 @@ fn damage_is_told() {
             continue;
         };
         let _ = fs.lookup(dir.ino, b"two");
-        let _ = fs.mkdir(&ROOT, dir.ino, b"new", 0o755, 0);
-        let _ = fs.unlink(&ROOT, dir.ino, b"one");
+        let _ = fs.mkdir(&Ctx::ROOT, dir.ino, b"new", 0o755, 0);
+        let _ = fs.unlink(&Ctx::ROOT, dir.ino, b"one");
     }
 }

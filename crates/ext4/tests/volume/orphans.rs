@@ -12,12 +12,6 @@ use stetfs_testkit::loopdev::{LoopDev, LoopOptions};
 use stetfs_testkit::sys::Shutdown;
 use stetfs_testkit::{Image, KernelMount, Mkfs};
 
-const ROOT: Ctx = Ctx {
-    uid: 0,
-    gid: 0,
-    pid: 1,
-};
-
 /// Orphans in the file, on the list, and in small blocks.
 fn kinds() -> [Mkfs; 3] {
     [
@@ -109,16 +103,24 @@ fn leave_orphans(fs: &Arc<Fs>) -> Vec<OpenRef> {
     for i in 0..20u64 {
         let name = format!("file{i}");
         let (_, file) = fs
-            .create(&ROOT, ROOT_INO, name.as_bytes(), 0o600, 0, libc::O_RDWR)
+            .create(
+                &Ctx::ROOT,
+                ROOT_INO,
+                name.as_bytes(),
+                0o600,
+                0,
+                libc::O_RDWR,
+            )
             .unwrap();
         for k in 0..(if i % 5 == 0 { 300 } else { 3 }) {
-            fs.write(&ROOT, &file, k * 8192, &[7; 512], false).unwrap();
+            fs.write(&Ctx::ROOT, &file, k * 8192, &[7; 512], false)
+                .unwrap();
         }
         open.push(file);
     }
     for i in 0..20 {
         let name = format!("file{i}");
-        fs.unlink(&ROOT, ROOT_INO, name.as_bytes()).unwrap();
+        fs.unlink(&Ctx::ROOT, ROOT_INO, name.as_bytes()).unwrap();
     }
     open
 }
@@ -168,10 +170,11 @@ fn a_truncation_is_finished_after_a_crash() {
     let device = load(&image);
     let fs = open(&device);
     let (attr, file) = fs
-        .create(&ROOT, ROOT_INO, b"big", 0o600, 0, libc::O_RDWR)
+        .create(&Ctx::ROOT, ROOT_INO, b"big", 0o600, 0, libc::O_RDWR)
         .unwrap();
     for k in 0..4000u64 {
-        fs.write(&ROOT, &file, k * 2048, &[9; 700], false).unwrap();
+        fs.write(&Ctx::ROOT, &file, k * 2048, &[9; 700], false)
+            .unwrap();
     }
     sync(&fs);
     let full = fs.getattr(attr.ino).unwrap().blocks;
@@ -182,7 +185,7 @@ fn a_truncation_is_finished_after_a_crash() {
                 size: Some(100_000),
                 ..SetAttr::default()
             };
-            fs.setattr(&ROOT, attr.ino, &size).unwrap();
+            fs.setattr(&Ctx::ROOT, attr.ino, &size).unwrap();
         });
         while !cut.is_finished() {
             crashed.push(device.fork());

@@ -6,12 +6,6 @@ use stetfs_block::MemDevice;
 use stetfs_ext4::{Ctx, Fs, FsError, FsOptions, ROOT_INO};
 use stetfs_testkit::{Image, Mkfs};
 
-const ROOT: Ctx = Ctx {
-    uid: 0,
-    gid: 0,
-    pid: 1,
-};
-
 fn open(image: &Image, read_only: bool) -> Result<Arc<Fs>, FsError> {
     let opts = FsOptions {
         read_only,
@@ -39,7 +33,14 @@ fn with_directory(mkfs: &Mkfs, count: usize, flag: u32) -> Image {
     let dir = fs.lookup(ROOT_INO, b"dir").unwrap().ino;
     for i in count..2 * count {
         let name = format!("File-{i}");
-        let made = fs.mknod(&ROOT, dir, name.as_bytes(), libc::S_IFREG | 0o600, 0, 0);
+        let made = fs.mknod(
+            &Ctx::ROOT,
+            dir,
+            name.as_bytes(),
+            libc::S_IFREG | 0o600,
+            0,
+            0,
+        );
         fs.forget(made.unwrap().ino, 1);
     }
     let flags = fs.get_flags(dir).unwrap() | flag;
@@ -81,7 +82,7 @@ fn case_folding_directories_are_read() {
             fs.lookup(dir, name.as_bytes())
                 .unwrap_or_else(|e| panic!("{name}: {e}"));
         }
-        let open = fs.open_inode(&ROOT, dir, libc::O_RDONLY).unwrap();
+        let open = fs.open_inode(&Ctx::ROOT, dir, libc::O_RDONLY).unwrap();
         let mut names = std::collections::BTreeSet::new();
         let mut cookie = 0;
         loop {
@@ -97,7 +98,7 @@ fn case_folding_directories_are_read() {
             }
         }
         assert_eq!(names.len(), 2 * count + 3);
-        let e = fs.unlink(&ROOT, dir, b"File-1").unwrap_err();
+        let e = fs.unlink(&Ctx::ROOT, dir, b"File-1").unwrap_err();
         assert_eq!(e.errno(), libc::EROFS);
     }
 }
@@ -115,7 +116,7 @@ fn encrypted_content_needs_a_key() {
     let dir = fs.lookup(ROOT_INO, b"dir").unwrap().ino;
     assert_eq!(fs.getattr(dir).unwrap().ino, dir);
     assert_eq!(fs.lookup(dir, b"File-1").unwrap_err().errno(), libc::ENOKEY);
-    let open = fs.open_inode(&ROOT, dir, libc::O_RDONLY).unwrap();
+    let open = fs.open_inode(&Ctx::ROOT, dir, libc::O_RDONLY).unwrap();
     let e = fs.readdir(&open, 0, &mut |_| true).unwrap_err();
     assert_eq!(e.errno(), libc::ENOKEY);
     let number = |name: &str| -> u32 {
@@ -123,7 +124,7 @@ fn encrypted_content_needs_a_key() {
         let digits = out.trim_start_matches("Inode: ");
         digits.split_whitespace().next().unwrap().parse().unwrap()
     };
-    let file = fs.open_inode(&ROOT, number("File-1"), libc::O_RDONLY);
+    let file = fs.open_inode(&Ctx::ROOT, number("File-1"), libc::O_RDONLY);
     assert_eq!(file.err().unwrap().errno(), libc::ENOKEY);
     assert_eq!(
         fs.readlink(number("link")).unwrap_err().errno(),
@@ -131,7 +132,7 @@ fn encrypted_content_needs_a_key() {
     );
     // The others are there.
     assert!(
-        fs.open_inode(&ROOT, number("File-2"), libc::O_RDONLY)
+        fs.open_inode(&Ctx::ROOT, number("File-2"), libc::O_RDONLY)
             .is_ok()
     );
 }

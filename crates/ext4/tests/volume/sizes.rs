@@ -7,12 +7,6 @@ use stetfs_block::MemDevice;
 use stetfs_ext4::{Ctx, Fs, FsOptions, ROOT_INO};
 use stetfs_testkit::{Image, Mkfs};
 
-const ROOT: Ctx = Ctx {
-    uid: 0,
-    gid: 0,
-    pid: 1,
-};
-
 fn volume(bytes: u64, mkfs: &Mkfs) -> (Arc<MemDevice>, Arc<Fs>) {
     let image = Image::make(bytes, mkfs).unwrap();
     let device = Arc::new(MemDevice::load(image.path()).unwrap());
@@ -41,14 +35,14 @@ fn a_terabyte_opens_fast_and_works() {
     for d in 0..50 {
         let name = format!("dir{d}");
         let dir = fs
-            .mkdir(&ROOT, ROOT_INO, name.as_bytes(), 0o755, 0)
+            .mkdir(&Ctx::ROOT, ROOT_INO, name.as_bytes(), 0o755, 0)
             .unwrap();
         for f in 0..20 {
             let name = format!("file{f}");
             let (_, file) = fs
-                .create(&ROOT, dir.ino, name.as_bytes(), 0o644, 0, libc::O_RDWR)
+                .create(&Ctx::ROOT, dir.ino, name.as_bytes(), 0o644, 0, libc::O_RDWR)
                 .unwrap();
-            fs.write(&ROOT, &file, 0, &[1; 10_000], false).unwrap();
+            fs.write(&Ctx::ROOT, &file, 0, &[1; 10_000], false).unwrap();
         }
     }
     fs.unmount().unwrap();
@@ -63,7 +57,14 @@ fn a_nearly_full_volume_is_not_slow() {
         .iter()
         .map(|name| {
             let (_, file) = fs
-                .create(&ROOT, ROOT_INO, name.as_bytes(), 0o644, 0, libc::O_RDWR)
+                .create(
+                    &Ctx::ROOT,
+                    ROOT_INO,
+                    name.as_bytes(),
+                    0o644,
+                    0,
+                    libc::O_RDWR,
+                )
                 .unwrap();
             file
         })
@@ -71,7 +72,7 @@ fn a_nearly_full_volume_is_not_slow() {
     let chunk = vec![5; 1 << 20];
     let mut at = 0;
     let full = loop {
-        match fs.write(&ROOT, &files[0], at, &chunk, false) {
+        match fs.write(&Ctx::ROOT, &files[0], at, &chunk, false) {
             Ok(n) => at += n as u64,
             Err(e) => break e.errno(),
         }
@@ -81,13 +82,14 @@ fn a_nearly_full_volume_is_not_slow() {
     let mut hole = 0;
     while hole < at {
         let mode = stetfs_ext4::FallocateMode::PunchHole;
-        fs.fallocate(&ROOT, &files[0], mode, hole, 1024).unwrap();
+        fs.fallocate(&Ctx::ROOT, &files[0], mode, hole, 1024)
+            .unwrap();
         hole += 16 << 10;
     }
     let start = Instant::now();
     let mut written = 0;
     loop {
-        match fs.write(&ROOT, &files[1], written, &[6; 4096], false) {
+        match fs.write(&Ctx::ROOT, &files[1], written, &[6; 4096], false) {
             Ok(n) => written += n as u64,
             Err(e) => {
                 assert_eq!(e.errno(), libc::ENOSPC);

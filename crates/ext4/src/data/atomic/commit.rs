@@ -16,12 +16,6 @@ use crate::types::Ctx;
 use stetfs_ondisk::num::bounded32;
 
 /// Who takes what was promised before: nobody's limits are asked any more.
-const ROOT: Ctx = Ctx {
-    uid: 0,
-    gid: 0,
-    pid: 0,
-};
-
 impl AtomicGroup {
     /// Makes everything that the group changed the files' content, all at once, and durable. When
     /// it returns, all of it stands after any crash, with all that was done before; until then, all
@@ -102,7 +96,7 @@ impl Fs {
         let blocks = cost
             .charged()
             .saturating_mul(u64::from(self.vol.geo.ratio()));
-        let promise = self.promise(&ROOT, body.owner(), blocks, 0)?;
+        let promise = self.promise(&Ctx::ROOT, body.owner(), blocks, 0)?;
         promise.give(body);
         Ok(promise)
     }

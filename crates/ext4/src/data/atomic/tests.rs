@@ -13,8 +13,8 @@ use super::AtomicGroup;
 use crate::error::FsError;
 use crate::fs::Fs;
 use crate::inode::OpenRef;
-use crate::testing::{ROOT, flavours, fsck, mkfs};
-use crate::types::{FallocateMode, FsOptions, Ino, ROOT_INO, SeekWhat, SetAttr, Wait};
+use crate::testing::{flavours, fsck, mkfs};
+use crate::types::{Ctx, FallocateMode, FsOptions, Ino, ROOT_INO, SeekWhat, SetAttr, Wait};
 
 const JOURNALS: [&str; 5] = [
     "data",
@@ -45,9 +45,16 @@ impl Volume {
         let fs = Fs::open(device.clone(), opts).unwrap();
         for (nr, size) in sizes.iter().enumerate() {
             let name = nr.to_string();
-            let made = fs.create(&ROOT, ROOT_INO, name.as_bytes(), 0o644, 0, libc::O_RDWR);
+            let made = fs.create(
+                &Ctx::ROOT,
+                ROOT_INO,
+                name.as_bytes(),
+                0o644,
+                0,
+                libc::O_RDWR,
+            );
             let bytes = vec![10 + nr as u8; *size];
-            let written = fs.write(&ROOT, &made.unwrap().1, 0, &bytes, false);
+            let written = fs.write(&Ctx::ROOT, &made.unwrap().1, 0, &bytes, false);
             assert_eq!(written.unwrap(), *size);
         }
         fs.vol.journal.commit_all().unwrap();
@@ -75,7 +82,7 @@ impl Volume {
     fn of(device: Arc<MemDevice>, fs: Arc<Fs>, count: usize) -> Volume {
         let open = |nr: usize| {
             let ino = fs.lookup(ROOT_INO, nr.to_string().as_bytes()).unwrap().ino;
-            fs.open_inode(&ROOT, ino, libc::O_RDWR).unwrap()
+            fs.open_inode(&Ctx::ROOT, ino, libc::O_RDWR).unwrap()
         };
         let files = (0..count).map(open).collect();
         Volume { device, fs, files }
@@ -103,7 +110,10 @@ impl Volume {
         let fs = Fs::open(device.clone(), FsOptions::default()).unwrap();
         let find = |nr: usize| {
             let ino = fs.lookup(ROOT_INO, nr.to_string().as_bytes()).unwrap().ino;
-            read(&fs, &fs.open_inode(&ROOT, ino, libc::O_RDONLY).unwrap())
+            read(
+                &fs,
+                &fs.open_inode(&Ctx::ROOT, ino, libc::O_RDONLY).unwrap(),
+            )
         };
         let all = (0..self.files.len()).map(find).collect();
         fs.unmount().unwrap();
@@ -160,12 +170,12 @@ fn a_group_changes_all_its_files_at_once() {
         let old: Vec<Vec<u8>> = (0..4).map(|nr| v.content(nr)).collect();
         let mut group = v.group();
         // Over the middle, extending, a hole, and shorter and longer again.
-        group.write(&ROOT, v.ino(0), 700, &[1; 2000]).unwrap();
-        group.write(&ROOT, v.ino(1), 2500, &[2; 4000]).unwrap();
-        group.write(&ROOT, v.ino(2), 6000, b"far").unwrap();
-        group.set_size(&ROOT, v.ino(3), 1500).unwrap();
-        group.write(&ROOT, v.ino(3), 4000, &[3; 100]).unwrap();
-        group.zero(&ROOT, v.ino(0), 1000, 3500).unwrap();
+        group.write(&Ctx::ROOT, v.ino(0), 700, &[1; 2000]).unwrap();
+        group.write(&Ctx::ROOT, v.ino(1), 2500, &[2; 4000]).unwrap();
+        group.write(&Ctx::ROOT, v.ino(2), 6000, b"far").unwrap();
+        group.set_size(&Ctx::ROOT, v.ino(3), 1500).unwrap();
+        group.write(&Ctx::ROOT, v.ino(3), 4000, &[3; 100]).unwrap();
+        group.zero(&Ctx::ROOT, v.ino(0), 1000, 3500).unwrap();
         let mut new = [
             over(&over(&old[0], 700, &[1; 2000]), 1000, &[0; 3500]),
             over(&old[1], 2500, &[2; 4000]),
@@ -190,7 +200,7 @@ fn a_group_changes_all_its_files_at_once() {
         }
         assert!(v.crashed() == new, "{journal}: committed");
         // They are everybody's again.
-        v.fs.write(&ROOT, &v.files[0], 0, b"x", false).unwrap();
+        v.fs.write(&Ctx::ROOT, &v.files[0], 0, b"x", false).unwrap();
         new[0][0] = b'x';
         assert!(v.content(0) == new[0]);
         v.close();
@@ -204,8 +214,8 @@ fn a_group_that_ends_otherwise_leaves_nothing() {
     let free = v.fs.statfs().bfree;
     for drops in [false, true] {
         let mut group = v.group();
-        group.write(&ROOT, v.ino(0), 0, &[1; 20_000]).unwrap();
-        group.set_size(&ROOT, v.ino(1), 0).unwrap();
+        group.write(&Ctx::ROOT, v.ino(0), 0, &[1; 20_000]).unwrap();
+        group.set_size(&Ctx::ROOT, v.ino(1), 0).unwrap();
         match drops {
             true => drop(group),
             false => group.abort(),
@@ -226,26 +236,35 @@ fn nobody_else_changes_what_is_in_a_group() {
     let mut group = v.fs.atomic_group(&v.files[..1]).unwrap();
     let file = &v.files[0];
     assert_eq!(errno(v.fs.atomic_group(&v.files)), libc::EBUSY);
-    assert_eq!(errno(v.fs.write(&ROOT, file, 0, b"x", false)), libc::EBUSY);
+    assert_eq!(
+        errno(v.fs.write(&Ctx::ROOT, file, 0, b"x", false)),
+        libc::EBUSY
+    );
     let set = SetAttr {
         size: Some(10),
         ..SetAttr::default()
     };
-    assert_eq!(errno(v.fs.setattr(&ROOT, file.ino(), &set)), libc::EBUSY);
+    assert_eq!(
+        errno(v.fs.setattr(&Ctx::ROOT, file.ino(), &set)),
+        libc::EBUSY
+    );
     let punch =
-        v.fs.fallocate(&ROOT, file, FallocateMode::PunchHole, 0, 5000);
+        v.fs.fallocate(&Ctx::ROOT, file, FallocateMode::PunchHole, 0, 5000);
     assert_eq!(errno(punch), libc::EBUSY);
     // The one that was refused did not take the other file.
-    v.fs.write(&ROOT, &v.files[1], 0, b"x", false).unwrap();
+    v.fs.write(&Ctx::ROOT, &v.files[1], 0, b"x", false).unwrap();
     // Attributes are no content, and a file without a name is one all the same.
     let set = SetAttr {
         mode: Some(0o600),
         ..SetAttr::default()
     };
-    v.fs.setattr(&ROOT, file.ino(), &set).unwrap();
-    v.fs.unlink(&ROOT, ROOT_INO, b"0").unwrap();
-    group.write(&ROOT, file.ino(), 0, b"new").unwrap();
-    assert_eq!(errno(group.write(&ROOT, v.ino(1), 0, b"x")), libc::EBADF);
+    v.fs.setattr(&Ctx::ROOT, file.ino(), &set).unwrap();
+    v.fs.unlink(&Ctx::ROOT, ROOT_INO, b"0").unwrap();
+    group.write(&Ctx::ROOT, file.ino(), 0, b"new").unwrap();
+    assert_eq!(
+        errno(group.write(&Ctx::ROOT, v.ino(1), 0, b"x")),
+        libc::EBADF
+    );
     group.commit().unwrap();
     assert_eq!(&v.content(0)[..4], b"new\x0a");
     v.fs.atomic_group(&v.files).unwrap().abort();
@@ -264,10 +283,14 @@ fn it_is_refused_where_nothing_could_hold_it_together() {
     }
     let v = Volume::simple("data", &[100]);
     assert!(v.fs.can_be_atomic(&v.files[0]));
-    let dir = v.fs.open_inode(&ROOT, ROOT_INO, libc::O_RDONLY).unwrap();
+    let dir =
+        v.fs.open_inode(&Ctx::ROOT, ROOT_INO, libc::O_RDONLY)
+            .unwrap();
     assert_eq!(errno(v.fs.atomic_group(&[dir])), libc::EINVAL);
     assert_eq!(errno(v.fs.atomic_group(&[])), libc::EINVAL);
-    let reader = v.fs.open_inode(&ROOT, v.ino(0), libc::O_RDONLY).unwrap();
+    let reader =
+        v.fs.open_inode(&Ctx::ROOT, v.ino(0), libc::O_RDONLY)
+            .unwrap();
     assert_eq!(errno(v.fs.atomic_group(&[reader])), libc::EBADF);
     v.close();
 }
@@ -275,11 +298,11 @@ fn it_is_refused_where_nothing_could_hold_it_together() {
 /// Fills the volume to the last block.
 fn fill(v: &Volume) {
     let made =
-        v.fs.create(&ROOT, ROOT_INO, b"filler", 0o644, 0, libc::O_RDWR);
+        v.fs.create(&Ctx::ROOT, ROOT_INO, b"filler", 0o644, 0, libc::O_RDWR);
     let filler = made.unwrap().1;
     for size in [256 << 10, 1024] {
         let mut at = v.fs.getattr(filler.ino()).unwrap().size;
-        while let Ok(n) = v.fs.write(&ROOT, &filler, at, &vec![5; size], false) {
+        while let Ok(n) = v.fs.write(&Ctx::ROOT, &filler, at, &vec![5; size], false) {
             at += n as u64;
         }
     }
@@ -292,18 +315,22 @@ fn what_was_written_is_committed_though_the_volume_is_full() {
         let v = Volume::simple(journal, &[5000, 3000]);
         let old = [v.content(0), v.content(1)];
         let mut group = v.group();
-        group.write(&ROOT, v.ino(0), 3000, &[1; 60_000]).unwrap();
+        group
+            .write(&Ctx::ROOT, v.ino(0), 3000, &[1; 60_000])
+            .unwrap();
         for at in (10..80).step_by(3) {
-            group.write(&ROOT, v.ino(1), at * 1024, &[2; 1024]).unwrap();
+            group
+                .write(&Ctx::ROOT, v.ino(1), at * 1024, &[2; 1024])
+                .unwrap();
         }
         let expected = [seen(&group, v.ino(0)), seen(&group, v.ino(1))];
         fill(&v);
         assert_eq!(
-            errno(group.write(&ROOT, v.ino(0), 200_000, b"x")),
+            errno(group.write(&Ctx::ROOT, v.ino(0), 200_000, b"x")),
             libc::ENOSPC
         );
         // What is there already takes no space, on a full volume either.
-        group.write(&ROOT, v.ino(0), 0, b"over").unwrap();
+        group.write(&Ctx::ROOT, v.ino(0), 0, b"over").unwrap();
         let expected = [over(&expected[0], 0, b"over"), expected[1].clone()];
         assert!([v.content(0), v.content(1)] == old);
         group.commit().unwrap();
@@ -324,12 +351,14 @@ fn the_limit_is_known_and_what_is_below_it_commits() {
         let limit = group.limit();
         assert!((200 << 10..4 << 20).contains(&limit), "{journal}: {limit}");
         let bytes = vec![1; (limit / 2) as usize & !1023];
-        group.write(&ROOT, v.ino(0), 0, &bytes).unwrap();
-        group.write(&ROOT, v.ino(1), 1024, &bytes).unwrap();
+        group.write(&Ctx::ROOT, v.ino(0), 0, &bytes).unwrap();
+        group.write(&Ctx::ROOT, v.ino(1), 1024, &bytes).unwrap();
         let more = vec![2; limit as usize / 2];
-        let n = group.write(&ROOT, v.ino(1), 2 << 20, &more).unwrap_or(0);
+        let n = group
+            .write(&Ctx::ROOT, v.ino(1), 2 << 20, &more)
+            .unwrap_or(0);
         assert!(n < more.len(), "{journal}: {n}");
-        let refused = group.write(&ROOT, v.ino(1), (2 << 20) + n as u64, &[2]);
+        let refused = group.write(&Ctx::ROOT, v.ino(1), (2 << 20) + n as u64, &[2]);
         let refused = refused.unwrap_err();
         assert_eq!(refused.errno(), libc::EFBIG);
         assert!(
@@ -356,8 +385,14 @@ fn new_blocks_count_for_what_they_take() {
         let size = u64::from(blocks);
         for piece in 0..600 {
             let at = piece * 3 * size;
-            v.fs.write(&ROOT, &v.files[0], at, &vec![1; blocks as usize], false)
-                .unwrap();
+            v.fs.write(
+                &Ctx::ROOT,
+                &v.files[0],
+                at,
+                &vec![1; blocks as usize],
+                false,
+            )
+            .unwrap();
         }
         v.fs.vol.journal.commit_all().unwrap();
         let old = v.content(0);
@@ -365,7 +400,7 @@ fn new_blocks_count_for_what_they_take() {
             let mut group = v.group();
             let (mut taken, mut at) = (0, size);
             while group
-                .write(&ROOT, v.ino(0), at, &vec![7; blocks as usize])
+                .write(&Ctx::ROOT, v.ino(0), at, &vec![7; blocks as usize])
                 .is_ok()
             {
                 taken += 1;
@@ -380,7 +415,7 @@ fn new_blocks_count_for_what_they_take() {
             assert!(v.content(0) == expected);
             assert!(v.crashed()[0] == expected);
             v.fs.setattr(
-                &ROOT,
+                &Ctx::ROOT,
                 v.ino(0),
                 &SetAttr {
                     size: Some(size),
@@ -388,7 +423,7 @@ fn new_blocks_count_for_what_they_take() {
                 },
             )
             .unwrap();
-            v.fs.write(&ROOT, &v.files[0], 0, &old, false).unwrap();
+            v.fs.write(&Ctx::ROOT, &v.files[0], 0, &old, false).unwrap();
         }
         v.close();
     }
@@ -398,14 +433,14 @@ fn new_blocks_count_for_what_they_take() {
 fn a_file_in_many_pieces_becomes_short_at_once() {
     let v = Volume::simple("data", &[0, 3000]);
     for piece in 0..300 {
-        v.fs.write(&ROOT, &v.files[0], piece * 3072, &[1; 1024], false)
+        v.fs.write(&Ctx::ROOT, &v.files[0], piece * 3072, &[1; 1024], false)
             .unwrap();
     }
     v.fs.vol.journal.commit_all().unwrap();
     let free = v.fs.statfs().bfree;
     let mut group = v.group();
-    group.set_size(&ROOT, v.ino(0), 5).unwrap();
-    group.write(&ROOT, v.ino(1), 0, b"other").unwrap();
+    group.set_size(&Ctx::ROOT, v.ino(0), 5).unwrap();
+    group.write(&Ctx::ROOT, v.ino(1), 0, b"other").unwrap();
     let other = over(&v.content(1), 0, b"other");
     group.commit().unwrap();
     assert!(v.crashed() == [vec![1; 5], other]);
@@ -421,8 +456,8 @@ fn half_by_a_record(journal: &str, canary: bool) -> bool {
     let v = Volume::new(32, &Mkfs::blocks(1024), opts, &[3000, 3000]);
     let old = [v.content(0), v.content(1)];
     let mut group = v.group();
-    group.write(&ROOT, v.ino(0), 0, &[1; 3000]).unwrap();
-    group.write(&ROOT, v.ino(1), 0, &[2; 3000]).unwrap();
+    group.write(&Ctx::ROOT, v.ino(0), 0, &[1; 3000]).unwrap();
+    group.write(&Ctx::ROOT, v.ino(1), 0, &[2; 3000]).unwrap();
     // Carried out, and not durable yet.
     group.apply().unwrap();
     drop(group);
@@ -453,21 +488,21 @@ fn step(rng: &mut u64, group: &mut AtomicGroup, ino: Ino, model: &mut Vec<u8>) {
     let (at, len, fill) = (draw(120_000), 1 + draw(20_000), draw(255) as u8 + 1);
     let end = at + len;
     if draw(4) == 0 {
-        group.write_early(&ROOT).unwrap();
+        group.write_early(&Ctx::ROOT).unwrap();
     }
     match draw(6) {
         0 => {
-            group.set_size(&ROOT, ino, at).unwrap();
+            group.set_size(&Ctx::ROOT, ino, at).unwrap();
             model.resize(at as usize, 0);
         }
         1 => {
-            group.zero(&ROOT, ino, at, len).unwrap();
+            group.zero(&Ctx::ROOT, ino, at, len).unwrap();
             let size = model.len() as u64;
             model[at.min(size) as usize..end.min(size) as usize].fill(0);
         }
         _ => {
             let bytes = vec![fill; len as usize];
-            group.write(&ROOT, ino, at, &bytes).unwrap();
+            group.write(&Ctx::ROOT, ino, at, &bytes).unwrap();
             *model = over(model, at as usize, &bytes);
         }
     }
@@ -519,16 +554,16 @@ fn data_and_holes_are_those_of_the_group() {
         let (cut, far) = (v.ino(0), v.ino(1));
         assert_eq!(group.seek(cut, 0, SeekWhat::Hole).unwrap(), 5000);
         assert_eq!(errno(group.seek(far, 0, SeekWhat::Data)), libc::ENXIO);
-        group.write(&ROOT, far, 6000, b"far").unwrap();
+        group.write(&Ctx::ROOT, far, 6000, b"far").unwrap();
         assert_eq!(group.seek(far, 0, SeekWhat::Data).unwrap(), 5120);
         assert_eq!(group.seek(far, 0, SeekWhat::Hole).unwrap(), 0);
         assert_eq!(group.seek(far, 5120, SeekWhat::Hole).unwrap(), 6003);
         assert_eq!(errno(group.seek(far, 6003, SeekWhat::Data)), libc::ENXIO);
-        group.set_size(&ROOT, cut, 1500).unwrap();
-        group.set_size(&ROOT, cut, 9000).unwrap();
+        group.set_size(&Ctx::ROOT, cut, 1500).unwrap();
+        group.set_size(&Ctx::ROOT, cut, 9000).unwrap();
         assert_eq!(group.seek(cut, 0, SeekWhat::Hole).unwrap(), 1500);
         assert_eq!(errno(group.seek(cut, 1500, SeekWhat::Data)), libc::ENXIO);
-        group.write(&ROOT, cut, 4096, b"again").unwrap();
+        group.write(&Ctx::ROOT, cut, 4096, b"again").unwrap();
         assert_eq!(group.seek(cut, 1500, SeekWhat::Data).unwrap(), 4096);
         assert_eq!(group.seek(cut, 4096, SeekWhat::Hole).unwrap(), 5120);
         assert_eq!(errno(group.seek(ROOT_INO, 0, SeekWhat::Hole)), libc::EBADF);
@@ -549,7 +584,7 @@ fn room_and_zeroes_by_fallocate_are_a_part_of_the_group() {
         let old: Vec<Vec<u8>> = (0..5).map(|nr| v.content(nr)).collect();
         let mut group = v.group();
         let mut change =
-            |nr: usize, mode, at, len| group.fallocate(&ROOT, v.ino(nr), mode, at, len);
+            |nr: usize, mode, at, len| group.fallocate(&Ctx::ROOT, v.ino(nr), mode, at, len);
         change(0, all, 500, 3000).unwrap();
         change(1, all, 100, 8092).unwrap();
         change(2, PunchHole, 100, 4000).unwrap();
@@ -589,13 +624,14 @@ fn room_and_zeroes_by_fallocate_are_a_part_of_the_group() {
 fn files_in_their_inode_are_filled() {
     let v = Volume::inline(options("data"), &[40, 40]);
     // Taken for a map, this says that there is no block.
-    v.fs.write(&ROOT, &v.files[1], 0, &[0; 8], false).unwrap();
+    v.fs.write(&Ctx::ROOT, &v.files[1], 0, &[0; 8], false)
+        .unwrap();
     let mut group = v.group();
     assert_eq!(group.seek(v.ino(0), 3, SeekWhat::Data).unwrap(), 3);
     assert_eq!(group.seek(v.ino(0), 3, SeekWhat::Hole).unwrap(), 40);
     let all = FallocateMode::Allocate { keep_size: false };
-    group.fallocate(&ROOT, v.ino(0), all, 0, 3000).unwrap();
-    group.zero(&ROOT, v.ino(1), 10, 20).unwrap();
+    group.fallocate(&Ctx::ROOT, v.ino(0), all, 0, 3000).unwrap();
+    group.zero(&Ctx::ROOT, v.ino(1), 10, 20).unwrap();
     let mut filled = vec![10; 40];
     filled.resize(3000, 0);
     assert!(seen(&group, v.ino(0)) == filled);
@@ -611,14 +647,14 @@ fn files_that_join_change_with_the_others() {
         let v = Volume::simple(journal, &[3000, 3000, 3000]);
         let old: Vec<Vec<u8>> = (0..3).map(|nr| v.content(nr)).collect();
         let mut group = v.fs.atomic_group(&v.files[2..]).unwrap();
-        group.write(&ROOT, v.ino(2), 0, &[1; 100]).unwrap();
+        group.write(&Ctx::ROOT, v.ino(2), 0, &[1; 100]).unwrap();
         assert_eq!(errno(group.join(&v.files[2])), libc::EBUSY);
         // Lower numbers: locks are taken in the order of the numbers all the same.
         group.join(&v.files[0]).unwrap();
         group.join(&v.files[1]).unwrap();
         for nr in [0, 1] {
-            group.write(&ROOT, v.ino(nr), 2950, &[1; 100]).unwrap();
-            let refused = v.fs.write(&ROOT, &v.files[nr], 0, b"x", false);
+            group.write(&Ctx::ROOT, v.ino(nr), 2950, &[1; 100]).unwrap();
+            let refused = v.fs.write(&Ctx::ROOT, &v.files[nr], 0, b"x", false);
             assert_eq!(errno(refused), libc::EBUSY);
         }
         assert!(v.crashed() == old);
@@ -642,7 +678,7 @@ fn as_many_files_join_as_one_transaction_holds() {
         .find(|nr| group.join(&v.files[*nr]).is_err())
         .unwrap();
     assert_eq!(errno(group.join(&v.files[refused])), libc::EFBIG);
-    v.fs.write(&ROOT, &v.files[refused], 0, b"x", false)
+    v.fs.write(&Ctx::ROOT, &v.files[refused], 0, b"x", false)
         .unwrap();
     group.commit().unwrap();
     v.close();
@@ -657,7 +693,7 @@ fn what_was_done_before_stands_after_a_commit_of_nothing() {
             mode: Some(0o600),
             ..SetAttr::default()
         };
-        v.fs.setattr(&ROOT, v.ino(0), &private).unwrap();
+        v.fs.setattr(&Ctx::ROOT, v.ino(0), &private).unwrap();
         let group = v.group();
         assert!(group.is_clean());
         group.commit().unwrap();

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use stetfs_journal::{Change, Entry};
 use stetfs_ondisk::ext4::inode::{InodeFlags, InodeView};
 
-use super::super::records::ROOT;
 use super::{Replay, wrong};
 use crate::error::Result;
 use crate::inode::Inode;
 use crate::names::New;
 use crate::space::credits::WRITE_INODE;
-use crate::types::Ino;
+use crate::types::{Ctx, Ino};
 
 /// What keeps names as they are. It may have been set later than the names changed.
 const LOCKS: InodeFlags = InodeFlags::IMMUTABLE.union(InodeFlags::APPEND);
@@ -35,7 +34,7 @@ impl<'a> Replay<'a> {
                 return Err(wrong(format!("another name of directory {ino}")));
             }
             self.unlocked(&[&dir, &inode], || {
-                self.fs.link(&ROOT, entry.ino, dir.ino, &entry.name)
+                self.fs.link(&Ctx::ROOT, entry.ino, dir.ino, &entry.name)
             })?;
             self.fs.forget(entry.ino, 1);
             return Ok(());
@@ -76,7 +75,7 @@ impl<'a> Replay<'a> {
             ..New::default()
         };
         self.unlocked(&[dir], || {
-            self.fs.make(&ROOT, dir.ino, name, &new)?;
+            self.fs.make(&Ctx::ROOT, dir.ino, name, &new)?;
             self.fs.date(dir.ino, view.ctime())
         })?;
         self.fs.forget(ino, 1);
@@ -108,8 +107,8 @@ impl<'a> Replay<'a> {
     fn take_away(&self, dir: &Arc<Inode>, name: &[u8], ino: Ino) -> Result<()> {
         let inode = self.inode(ino)?;
         self.unlocked(&[dir, &inode], || match inode.is_dir() {
-            true => self.fs.rmdir(&ROOT, dir.ino, name),
-            false => self.fs.unlink(&ROOT, dir.ino, name),
+            true => self.fs.rmdir(&Ctx::ROOT, dir.ino, name),
+            false => self.fs.unlink(&Ctx::ROOT, dir.ino, name),
         })
     }
 

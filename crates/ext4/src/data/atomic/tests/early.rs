@@ -10,7 +10,7 @@ fn small_journal(block: u32, mib: u64, journal: &str, pieces: u64) -> Volume {
     let size = u64::from(block);
     for piece in 0..pieces {
         let bytes = vec![1; block as usize];
-        v.fs.write(&ROOT, &v.files[0], piece * 3 * size, &bytes, false)
+        v.fs.write(&Ctx::ROOT, &v.files[0], piece * 3 * size, &bytes, false)
             .unwrap();
     }
     v.fs.vol.journal.commit_all().unwrap();
@@ -31,10 +31,10 @@ fn a_group_larger_than_the_journal_stands_whole_or_leaves_nothing() {
         for end in ["abort", "commit"] {
             let mut group = v.group();
             assert_eq!(
-                group.write(&ROOT, v.ino(0), 5000, &bytes).unwrap(),
+                group.write(&Ctx::ROOT, v.ino(0), 5000, &bytes).unwrap(),
                 bytes.len()
             );
-            group.write(&ROOT, v.ino(1), 700, &[9; 900]).unwrap();
+            group.write(&Ctx::ROOT, v.ino(1), 700, &[9; 900]).unwrap();
             assert!(group.members[&v.ino(0)].overlay.early_runs().len() > 1);
             assert!(seen(&group, v.ino(0)) == new[0]);
             assert!(both(&v) == old && v.crashed() == old, "{journal}");
@@ -69,7 +69,7 @@ fn what_is_below_the_limit_commits_however_it_is_scattered() {
         let (mut taken, mut at) = (0, u64::from(block));
         let bytes = vec![7; block as usize];
         let refused = loop {
-            match group.write(&ROOT, v.ino(0), at, &bytes) {
+            match group.write(&Ctx::ROOT, v.ino(0), at, &bytes) {
                 Ok(n) => taken += n as u64,
                 Err(e) => break e,
             }
@@ -89,8 +89,8 @@ fn what_is_below_the_limit_commits_however_it_is_scattered() {
 fn blocks_that_are_set_aside_are_nobody_elses() {
     let v = small_journal(1024, 32, "data", 10);
     let mut group = v.fs.atomic_group(&v.files[1..]).unwrap();
-    group.write(&ROOT, v.ino(1), 0, &[5; 300_000]).unwrap();
-    assert!(group.write_early(&ROOT).unwrap());
+    group.write(&Ctx::ROOT, v.ino(1), 0, &[5; 300_000]).unwrap();
+    assert!(group.write_early(&Ctx::ROOT).unwrap());
     let size = group.size(v.ino(1)).unwrap();
     let cost = group.total(v.ino(1), &[], size).unwrap();
     assert_eq!(group.cost, cost, "the commit asks for these credits");
@@ -100,10 +100,10 @@ fn blocks_that_are_set_aside_are_nobody_elses() {
     v.fs.trim(0..u64::MAX, 0).unwrap();
     assert!(seen(&group, v.ino(1)) == expected);
     // Of the blocks that the first half gives back somebody can have some.
-    group.set_size(&ROOT, v.ino(1), 150_500).unwrap();
+    group.set_size(&Ctx::ROOT, v.ino(1), 150_500).unwrap();
     let expected = seen(&group, v.ino(1));
     assert!(expected == [5; 150_500]);
-    v.fs.write(&ROOT, &v.files[0], 9 << 20, &[6; 100_000], false)
+    v.fs.write(&Ctx::ROOT, &v.files[0], 9 << 20, &[6; 100_000], false)
         .unwrap();
     assert!(seen(&group, v.ino(1)) == expected);
     group.commit().unwrap();
@@ -117,11 +117,13 @@ fn without_room_nothing_goes_early_and_what_was_taken_commits() {
     let v = small_journal(1024, 32, "data", 10);
     let mut group = v.fs.atomic_group(&v.files[1..]).unwrap();
     // Half of it is new, and promised.
-    group.write(&ROOT, v.ino(1), 60_000, &[5; 80_000]).unwrap();
+    group
+        .write(&Ctx::ROOT, v.ino(1), 60_000, &[5; 80_000])
+        .unwrap();
     let expected = seen(&group, v.ino(1));
     fill(&v);
     let promised = group.promised;
-    assert_eq!(errno(group.write_early(&ROOT)), libc::ENOSPC);
+    assert_eq!(errno(group.write_early(&Ctx::ROOT)), libc::ENOSPC);
     assert_eq!(group.promised, promised);
     assert!(group.members[&v.ino(1)].overlay.early_runs().is_empty());
     group.commit().unwrap();
@@ -136,8 +138,8 @@ fn a_file_whose_place_was_told_stays_where_it_is() {
     let told = v.fs.bmap(v.ino(1), 3, 1024).unwrap();
     let mut group = v.fs.atomic_group(&v.files[1..]).unwrap();
     assert_eq!(errno(v.fs.bmap(v.ino(1), 3, 1024)), libc::EBUSY);
-    group.write(&ROOT, v.ino(1), 0, &[5; 50_000]).unwrap();
-    assert!(!group.write_early(&ROOT).unwrap());
+    group.write(&Ctx::ROOT, v.ino(1), 0, &[5; 50_000]).unwrap();
+    assert!(!group.write_early(&Ctx::ROOT).unwrap());
     group.commit().unwrap();
     assert_eq!(v.fs.bmap(v.ino(1), 3, 1024).unwrap(), told);
     v.close();
@@ -154,7 +156,7 @@ fn what_memory_does_not_hold_is_written_early() {
     let mut group = v.group();
     let bytes: Vec<u8> = (0..20 << 20).map(|i: u32| (i >> 10) as u8).collect();
     assert_eq!(
-        group.write(&ROOT, v.ino(0), 0, &bytes).unwrap(),
+        group.write(&Ctx::ROOT, v.ino(0), 0, &bytes).unwrap(),
         bytes.len()
     );
     assert!(v.fs.data.state.groups.0.load(Ordering::Relaxed) <= 1 << 20);
