@@ -14,10 +14,9 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use common::stetfs_with;
-use stetfs_testkit::{Image, Mkfs, Mounted, Scratch, cmd, sys};
+use stetfs_testkit::{Image, Mkfs, Mounted, Scratch, cmd, sys, wait_until};
 
 const FEATURES: u32 = 0x8004_f50c;
 const START: u32 = 0xf501;
@@ -51,11 +50,9 @@ fn mount(options: &str) -> (Image, Mounted) {
 /// of the server's.
 #[track_caller]
 fn becomes(path: &Path, expected: &[u8]) {
-    let until = Instant::now() + Duration::from_secs(20);
-    while std::fs::read(path).unwrap() != expected {
-        assert!(Instant::now() < until, "{} stays", path.display());
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_until(format_args!("{} is another", path.display()), || {
+        std::fs::read(path).unwrap() == expected
+    });
 }
 
 #[test]

@@ -7,7 +7,8 @@ mod common;
 
 use std::process::{Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use stetfs_testkit::wait_until;
 
 use common::daemon::{BINARY, fails, json};
 use rustix::process::{Pid, Signal, kill_process};
@@ -91,12 +92,8 @@ fn an_interrupted_run_takes_everything_down() {
         let mounts = std::fs::read_to_string("/proc/mounts").unwrap();
         mounts.matches(&traces).count()
     };
-    let deadline = Instant::now() + Duration::from_secs(60);
     // Two devices, and a file system on each.
-    while left() < 4 {
-        assert!(Instant::now() < deadline, "it never mounts");
-        thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("it mounts", || left() >= 4);
     thread::sleep(Duration::from_millis(300));
     let pid = Pid::from_raw(bench.id() as i32).unwrap();
     kill_process(pid, Signal::INT).unwrap();

@@ -14,11 +14,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::daemon::wait_until;
 use common::{kernel, stetfs};
 use rustix::fs::{FallocateFlags, fallocate};
 use stetfs_testkit::sys::{file_handle, file_ioctl, open_by_handle};
-use stetfs_testkit::{Image, Mkfs, Mounted, Mounter, cmd};
+use stetfs_testkit::{Image, Mkfs, Mounted, Mounter, cmd, wait_until};
 
 /// Each test on StetFS, and on the kernel's ext4 as proof of itself.
 macro_rules! on_both {

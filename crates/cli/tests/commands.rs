@@ -8,9 +8,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use common::daemon::{BINARY, Daemon, fails, json, ok, stetfs, wait_until};
+use common::daemon::{BINARY, Daemon, fails, json, ok, stetfs};
 use serde_json::Value;
-use stetfs_testkit::{Image, LoopDev, Mkfs, Scratch, cmd, loopdev::LoopOptions, mount};
+use stetfs_testkit::{Image, LoopDev, Mkfs, Scratch, cmd, loopdev::LoopOptions, mount, wait_until};
 
 #[test]
 fn mount_write_umount_leaves_a_clean_plain_volume() {

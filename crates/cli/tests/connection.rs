@@ -14,10 +14,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use common::daemon::{BINARY, Daemon, json, ok, wait_until};
+use common::daemon::{BINARY, Daemon, json, ok};
 use rustix::fs::FlockOperation;
 use serde_json::Value;
-use stetfs_testkit::{Image, Mkfs, cmd};
+use stetfs_testkit::{Image, Mkfs, cmd, wait_until};
 
 const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 const SWITCH_LOCK: &str = "/run/stetfs/enable_uring.lock";

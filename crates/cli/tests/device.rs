@@ -13,7 +13,9 @@ use common::daemon::{BINARY, fails, ok};
 use common::served::Served;
 use common::{kernel, stetfs};
 use rustix::io::Errno;
-use stetfs_testkit::{LoopDev, LoopOptions, Mkfs, Mounted, Mounter, Scratch, cmd, mount};
+use stetfs_testkit::{
+    LoopDev, LoopOptions, Mkfs, Mounted, Mounter, Scratch, cmd, mount, wait_until,
+};
 
 fn mkfs(path: &Path) {
     let mut mke2fs = Command::new("mke2fs");
@@ -74,11 +76,7 @@ fn who_still_uses_it_is_served_to_the_end() {
     let options = std::fs::OpenOptions::new().write(true).to_owned();
     let file = options.open(served.disk()).unwrap();
     served.interrupt();
-    let patience = Instant::now() + Duration::from_secs(10);
-    while mount::is_mounted(&served.dir) {
-        assert!(Instant::now() < patience, "still there");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_until("it is unmounted", || !mount::is_mounted(&served.dir));
     std::os::unix::fs::FileExt::write_all_at(&file, b"late", 0).unwrap();
     drop(file);
     assert_eq!(served.ended()["writes"], 1);

@@ -10,10 +10,10 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::thread::JoinHandle;
 
-use common::daemon::{Daemon, answer, fails, json, ok, wait_until};
+use common::daemon::{Daemon, answer, fails, json, ok};
 use common::kernel_read_only;
 use rustix::process::Signal;
-use stetfs_testkit::{Image, Mkfs, mount};
+use stetfs_testkit::{Image, Mkfs, mount, wait_until};
 
 /// More than there are threads that serve.
 const WRITERS: u64 = 24;

@@ -12,7 +12,7 @@ use std::process::{Child, Command};
 
 use common::daemon::{Daemon, ok};
 use rustix::mount::{MoveMountFlags, OpenTreeFlags};
-use stetfs_testkit::{Image, Mkfs, Scratch, cmd, mount, sys};
+use stetfs_testkit::{Image, Mkfs, Scratch, cmd, mount, sys, wait_until};
 
 /// A user namespace whose user and group N is N + 10000 outside, for N below 1000.
 struct Users {
@@ -28,7 +28,7 @@ impl Users {
             .unwrap();
         let proc = PathBuf::from(format!("/proc/{}", process.id()));
         let ours = Path::new("/proc/self/ns/user").read_link().unwrap();
-        common::daemon::wait_until("the name space", || {
+        wait_until("the name space", || {
             proc.join("ns/user").read_link().is_ok_and(|ns| ns != ours)
         });
         for map in ["uid_map", "gid_map"] {

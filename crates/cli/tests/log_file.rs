@@ -9,9 +9,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::daemon::{BINARY, Daemon, fails, ok, stetfs, wait_until};
+use common::daemon::{BINARY, Daemon, fails, ok, stetfs};
 use common::served::Served;
-use stetfs_testkit::{Image, Mkfs, Scratch, cmd, mount};
+use stetfs_testkit::{Image, Mkfs, Scratch, cmd, mount, wait_until};
 
 /// A volume on a device that fails on command.
 struct Failing {

@@ -10,9 +10,9 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use common::daemon::{Daemon, json, ok, wait_until};
+use common::daemon::{Daemon, json, ok};
 use common::stetfs_with;
-use stetfs_testkit::{Image, Mkfs, Mounter};
+use stetfs_testkit::{Image, Mkfs, Mounter, wait_until};
 
 /// Options for the kernel, and the same for StetFS.
 fn both(options: &str) -> [Mounter; 2] {

@@ -18,9 +18,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use stetfs_testkit::{Image, Mkfs, cmd, mount};
+use stetfs_testkit::{Image, Mkfs, cmd, mount, wait_until};
 
-use common::daemon::{BINARY, Daemon, answer, fails, ok, wait_until};
+use common::daemon::{BINARY, Daemon, answer, fails, ok};
 
 /// A namespace that one test makes holds the mounts of the others.
 static ALONE: Mutex<()> = Mutex::new(());

@@ -13,9 +13,9 @@ use std::os::unix::fs::FileExt;
 use std::process::Command;
 use std::time::Duration;
 
-use common::daemon::{answer, fails, json, ok, wait_until};
+use common::daemon::{answer, fails, json, ok};
 use server::{Place, Server, address, certificates};
-use stetfs_testkit::{Image, Mkfs, cmd};
+use stetfs_testkit::{Image, Mkfs, cmd, wait_until};
 
 fn image(mkfs: &Mkfs) -> Image {
     Image::make(64 << 20, mkfs).unwrap()

@@ -17,11 +17,11 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 
-use common::daemon::{Daemon, fails, json, ok, wait_until};
+use common::daemon::{Daemon, fails, json, ok};
 use common::{kernel, stetfs, stetfs_with};
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags, RawDir, SeekFrom};
 use rustix::mm::{MapFlags, ProtFlags};
-use stetfs_testkit::{Image, Mkfs, Mounter, cmd};
+use stetfs_testkit::{Image, Mkfs, Mounter, cmd, wait_until};
 
 use guarded::*;
 

@@ -11,12 +11,14 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use common::{assert_same, kernel, stetfs};
 use stetfs_testkit::sys::Shutdown;
 use stetfs_testkit::workload::{Bytes, Plan, Section, fsync_all};
-use stetfs_testkit::{CaptureOptions, Image, Mkfs, Mounted, Mounter, Scratch, Tree, cmd, tools};
+use stetfs_testkit::{
+    CaptureOptions, Image, Mkfs, Mounted, Mounter, Scratch, Tree, cmd, tools, wait_until,
+};
 
 const IMAGE: u64 = 1 << 30;
 
@@ -52,15 +54,6 @@ impl Base {
         check(mounted.path());
         mounted.umount().unwrap();
         image.e2fsck_fn().unwrap();
-    }
-}
-
-/// Waits until the program has done something, and a little longer; then it is in the middle.
-fn wait_until(what: &str, mut reached: impl FnMut() -> bool) {
-    let until = Instant::now() + Duration::from_secs(60);
-    while !reached() {
-        assert!(Instant::now() < until, "{what} did not happen in time");
-        std::thread::sleep(Duration::from_millis(2));
     }
 }
 

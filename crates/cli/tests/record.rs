@@ -9,10 +9,10 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use common::daemon::{BINARY, Daemon, answer, fails, json, ok, wait_until};
+use common::daemon::{BINARY, Daemon, answer, fails, json, ok};
 use rustix::process::{Pid, Signal, kill_process};
 use stetfs_flashlab::trace::{Op, Trace};
-use stetfs_testkit::{Image, Mkfs, Scratch, sys};
+use stetfs_testkit::{Image, Mkfs, Scratch, sys, wait_until};
 
 /// A mount whose blocks have the size of a trace's pages.
 fn mounted() -> Daemon {

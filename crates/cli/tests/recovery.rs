@@ -12,12 +12,12 @@ use std::path::Path;
 use std::process::Command;
 
 use common::Host;
-use common::daemon::{BINARY, Daemon, answer, fails, json, ok, stetfs, wait_until};
+use common::daemon::{BINARY, Daemon, answer, fails, json, ok, stetfs};
 use serde_json::{Value, json};
 use stetfs_testkit::image::e2fsck_said;
 use stetfs_testkit::sys::file_ioctl;
 use stetfs_testkit::{
-    Image, KernelMount, LoopDev, Mkfs, Scratch, cmd, loopdev::LoopOptions, mount,
+    Image, KernelMount, LoopDev, Mkfs, Scratch, cmd, loopdev::LoopOptions, mount, wait_until,
 };
 
 /// Recovers the volume after asking what that will do; both are to agree. Gives the exit code and

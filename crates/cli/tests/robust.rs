@@ -14,13 +14,13 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::daemon::{BINARY, wait_until};
+use common::daemon::BINARY;
 use common::{Host, number, stetfs_with};
 use rustix::process::{Pid, Signal, kill_process};
 use stetfs_block::{Fault, FaultInjector, MemDevice, Op};
 use stetfs_fuse::{DeviceFs, MountOptions, Service};
 use stetfs_testkit::image::e2fsck;
-use stetfs_testkit::{Image, Mkfs, Mounted, Scratch, StetMount, cmd};
+use stetfs_testkit::{Image, Mkfs, Mounted, Scratch, StetMount, cmd, wait_until};
 
 /// 256 KiB that say which file they are of.
 fn content(i: u64) -> Vec<u8> {

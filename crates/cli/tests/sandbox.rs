@@ -14,9 +14,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
-use stetfs_testkit::{Image, Mkfs, Scratch, cmd, mount};
+use stetfs_testkit::{Image, Mkfs, Scratch, cmd, mount, wait_until};
 
-use common::daemon::{BINARY, Daemon, fails, json as said, ok, wait_until};
+use common::daemon::{BINARY, Daemon, fails, json as said, ok};
 
 /// A process that may be bothered.
 struct Victim(Child);

@@ -10,11 +10,11 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use common::daemon::{BINARY, Daemon, fails, json, ok, stetfs, wait_until};
+use common::daemon::{BINARY, Daemon, fails, json, ok, stetfs};
 use common::served::Served;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use stetfs_testkit::{Image, Mkfs, Scratch, cmd, mount};
+use stetfs_testkit::{Image, Mkfs, Scratch, cmd, mount, wait_until};
 
 /// Writes, syncs and reads, so that the server is asked.
 fn work(d: &Daemon, name: &str, rounds: usize) {

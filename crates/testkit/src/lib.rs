@@ -18,6 +18,7 @@ pub mod stet;
 pub mod sys;
 pub mod tools;
 pub mod tree;
+mod wait;
 pub mod workload;
 
 pub use image::{Image, Mkfs};
@@ -27,3 +28,4 @@ pub use mounter::{Attach, Mounted, Mounter};
 pub use scratch::Scratch;
 pub use stet::StetMount;
 pub use tree::{CaptureOptions, Tree};
+pub use wait::wait_until;

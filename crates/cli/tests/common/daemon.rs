@@ -2,10 +2,9 @@
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use stetfs_testkit::{Image, Mkfs, Scratch, mount};
+use stetfs_testkit::{Image, Mkfs, Scratch, mount, wait_until};
 
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_stetfs");
 
@@ -53,14 +52,6 @@ pub(crate) fn fails(args: &[&str], code: i32, words: &[&str]) {
     );
     for word in words {
         assert!(said.contains(word), "{word:?} is not in:\n{said}");
-    }
-}
-
-pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
-    let until = Instant::now() + Duration::from_secs(30);
-    while !done() {
-        assert!(Instant::now() < until, "{what} did not happen");
-        std::thread::sleep(Duration::from_millis(10));
     }
 }
 

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
-use stetfs_testkit::{Scratch, mount};
+use stetfs_testkit::{Scratch, mount, wait_until};
 
-use super::daemon::{BINARY, json, wait_until};
+use super::daemon::{BINARY, json};
 
 /// A device being served; ended when dropped.
 pub(crate) struct Served {

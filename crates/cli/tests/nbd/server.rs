@@ -4,9 +4,9 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use stetfs_testkit::{Image, Scratch, cmd};
+use stetfs_testkit::{Image, Scratch, cmd, wait_until};
 
-use crate::common::daemon::{fails, json, ok, stetfs, wait_until};
+use crate::common::daemon::{fails, json, ok, stetfs};
 
 /// A server that ends when it is dropped, or this process does.
 pub(crate) struct Server {

@@ -6,12 +6,13 @@ use std::os::fd::RawFd;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use stetfs_testkit::wait_until;
 
 use rustix::fs::{Access, AtFlags, CWD};
 use rustix::mm::{MapFlags, ProtFlags};
 
 use super::{errno, on, read_write, unmount, with_flags};
-use crate::common::daemon::{Daemon, ok, wait_until};
+use crate::common::daemon::{Daemon, ok};
 use crate::common::{kernel, stetfs_with};
 
 /// Pages of the files here.

@@ -156,6 +156,7 @@ mod tests {
 
     use stetfs_block::{Fault, FaultInjector, Op};
     use stetfs_testkit::Mkfs;
+    use stetfs_testkit::wait_until;
 
     use super::*;
     use crate::testing::{mkfs, open};
@@ -178,11 +179,7 @@ mod tests {
             assert!(fs.data.state.dirty.streams.lock().is_empty());
             write(mib).unwrap();
         }
-        let patience = Instant::now() + Duration::from_secs(30);
-        while fs.data.state.dirty.bytes() > 0 {
-            assert!(Instant::now() < patience, "{}", fs.data.state.dirty.bytes());
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        wait_until("all goes home", || fs.data.state.dirty.bytes() == 0);
         // What is overwritten may be overwritten again.
         for mib in 0..BEHIND_BYTES >> 20 {
             write(mib).unwrap();

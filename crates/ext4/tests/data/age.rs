@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use stetfs_testkit::wait_until;
 
 use stetfs_ext4::*;
 
@@ -66,11 +67,7 @@ fn left(vol: &Volume, name: &str) -> Vec<u8> {
 /// Waits until the file would survive a crash with this content.
 #[track_caller]
 fn goes_home(vol: &Volume, name: &str, what: &str, is: impl Fn(&[u8]) -> bool) {
-    let patience = Instant::now() + Duration::from_secs(30);
-    while !is(&left(vol, name)) {
-        assert!(Instant::now() < patience, "{what} does not go home");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until(format_args!("{what} goes home"), || is(&left(vol, name)));
 }
 
 /// Ends the threads of a test, also of one that fails.
@@ -212,11 +209,7 @@ fn all_files_are_looked_after() {
         sync_all(&vol);
         vol.fs().unlink(&Ctx::ROOT, ROOT_INO, b"f7").unwrap();
         write(2);
-        let patience = Instant::now() + Duration::from_secs(30);
-        while vol.fs().stats().dirty_bytes > 0 {
-            assert!(Instant::now() < patience, "{name}");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait_until(name, || vol.fs().stats().dirty_bytes == 0);
         for i in [0, 99, 199] {
             assert!(all(&left(&vol, &format!("f{i}")), 2), "{name}: f{i}");
         }
@@ -240,11 +233,7 @@ fn new_blocks_are_not_left_behind_by_a_commit() {
     vol.fs()
         .write(&Ctx::ROOT, &f, 0, &[7; 40 * BLOCK], false)
         .unwrap();
-    let patience = Instant::now() + Duration::from_secs(30);
-    while vol.fs().stats().dirty_bytes > 0 {
-        assert!(Instant::now() < patience, "new data stays in memory");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("new data goes home", || vol.fs().stats().dirty_bytes == 0);
     // What is overwritten in place waits for its own age.
     vol.fs()
         .write(&Ctx::ROOT, &f, 0, &[8; BLOCK], false)
@@ -254,20 +243,14 @@ fn new_blocks_are_not_left_behind_by_a_commit() {
     vol.fs()
         .write(&Ctx::ROOT, &g, 0, &[7; 40 * BLOCK], false)
         .unwrap();
-    let patience = Instant::now() + Duration::from_secs(30);
-    while vol.fs().stats().dirty_bytes > BLOCK as u64 {
-        assert!(Instant::now() < patience, "new data stays in memory");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("new data goes home", || {
+        vol.fs().stats().dirty_bytes <= BLOCK as u64
+    });
     drop(g);
     assert_eq!(vol.fs().stats().dirty_bytes, BLOCK as u64);
     // What waited in the kernel's cache before does not wait as long again.
     vol.fs().write_back_early(&f);
-    let patience = Instant::now() + Duration::from_secs(30);
-    while vol.fs().stats().dirty_bytes > 0 {
-        assert!(Instant::now() < patience, "aged data stays in memory");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("aged data goes home", || vol.fs().stats().dirty_bytes == 0);
     drop(f);
     vol.finish();
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use stetfs_block::{BlockDevice, Fault, FaultInjector, MemDevice, Op};
 use stetfs_ext4::*;
 use stetfs_journal::Composition;
-use stetfs_testkit::{Image, cmd};
+use stetfs_testkit::{Image, cmd, wait_until};
 
 use crate::volume::{Shape, Volume, fresh};
 use stetfs_ext4::Ctx;
@@ -274,11 +274,9 @@ fn a_failure_in_the_background_is_told_later() {
         let f = v.vol.open("f");
         v.fail(libc::EIO);
         v.write(&f, 3);
-        let patience = Instant::now() + Duration::from_secs(30);
-        while v.vol.fs().stats().dirty_bytes > 0 {
-            assert!(Instant::now() < patience, "{name}: nothing was written");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait_until(format_args!("{name}: it is written"), || {
+            v.vol.fs().stats().dirty_bytes == 0
+        });
         v.device.clear();
         assert_eq!(v.fsync(&f), libc::EIO, "{name}");
         assert_eq!(v.fsync(&f), 0, "{name}");
@@ -303,11 +301,9 @@ fn data_err_abort_stops_the_volume_where_data_is_ordered() {
             v.fail(libc::EIO);
             v.write(&f, 3);
             if in_background {
-                let patience = Instant::now() + Duration::from_secs(30);
-                while v.device.hits() == 0 {
-                    assert!(Instant::now() < patience, "{name}: nothing was written");
-                    std::thread::sleep(Duration::from_millis(5));
-                }
+                wait_until(format_args!("{name}: it is written"), || {
+                    v.device.hits() > 0
+                });
             }
             assert_eq!(v.fsync(&f), libc::EIO, "{name}");
             assert_eq!(v.vol.fs().is_read_only(), stops, "{name}");
@@ -514,9 +510,9 @@ fn nobody_reads_what_lay_in_new_blocks() {
             }
             assert_eq!(v.fsync(&f), libc::EIO, "{name}");
             assert_ne!(v.device.hits(), 0, "{name}");
-            let patience = Instant::now() + Duration::from_secs(30);
+            let deadline = Instant::now() + Duration::from_secs(30);
             while !all(&v.after_crash("f"), 0) {
-                assert!(Instant::now() < patience, "{name}: it can be read");
+                assert!(Instant::now() < deadline, "{name}: it can be read");
                 v.syncfs();
             }
             v.device.clear();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use stetfs_block::{BlockDevice, Fault, FaultInjector, Op};
 use stetfs_ext4::{Ctx, Fs, FsOptions, Ino, ROOT_INO, RenameFlags, XattrSet};
-use stetfs_testkit::{Image, Mkfs};
+use stetfs_testkit::{Image, Mkfs, wait_until};
 
 use crate::support::{Random, Vol, device, small};
 
@@ -110,12 +110,9 @@ fn failing(mkfs: &Mkfs, values: bool) {
         let _ = fs.unmount();
         drop(fs);
         // Threads that answered the failure may still be about to end.
-        let mut patience = 500;
-        while Arc::strong_count(&device) > 1 {
-            patience -= 1;
-            assert!(patience > 0, "seed {seed}: the device is still in use");
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
+        wait_until(format_args!("seed {seed}: the device is free"), || {
+            Arc::strong_count(&device) == 1
+        });
         drop(device);
         // What stopped half done is not there; what was left over (an orphan) goes at the next
         // mount.

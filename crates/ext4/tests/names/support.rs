@@ -22,11 +22,11 @@ pub fn small() -> Mkfs {
 /// The image, locked. A child that another test is just starting may hold on to the lock of a
 /// volume closed before, until it has become the program that it is to be.
 pub fn device(path: &Path) -> FileDevice {
-    let mut patience = 200;
+    let mut tries = 200;
     loop {
         match FileDevice::open(path, OpenOptions::default()) {
-            Err(BlockError::Locked { .. }) if patience > 0 => {
-                patience -= 1;
+            Err(BlockError::Locked { .. }) if tries > 0 => {
+                tries -= 1;
                 std::thread::sleep(std::time::Duration::from_millis(10));
             }
             opened => return opened.unwrap(),

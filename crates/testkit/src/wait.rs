@@ -1,0 +1,16 @@
+//! Waiting for what happens by itself.
+
+use std::time::{Duration, Instant};
+
+/// Waits until it is so, looking every 2 ms.
+///
+/// # Panics
+/// It is not within a minute: says that `what` did not happen.
+#[track_caller]
+pub fn wait_until(what: impl std::fmt::Display, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "did not happen in time: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
