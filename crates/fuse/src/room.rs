@@ -19,16 +19,17 @@ const LAST_FOR_A_LOOK: Duration = Duration::from_millis(4);
 
 /// Waits for room; not twice for the same files, which somebody may hold for ever.
 pub(crate) struct Room {
-    for_operations: Vain,
-    for_looks: Vain,
+    for_operations: NoUseSince,
+    for_looks: NoUseSince,
 }
 
-/// [`Fs::nameless_changes`] when waiting was, or would have been, of no use.
-struct Vain(AtomicU64);
+/// [`Fs::nameless_changes`] when there was nothing to wait for, or it took too long: until another
+/// change nobody waits.
+struct NoUseSince(AtomicU64);
 
 /// Waits for files without a name to go.
 struct Wait<'a> {
-    vain: &'a Vain,
+    no_use: &'a NoUseSince,
     /// The next pause, and the last.
     pause: Duration,
     last: Duration,
@@ -36,7 +37,7 @@ struct Wait<'a> {
 
 impl Room {
     pub(crate) fn new() -> Room {
-        let never = || Vain(AtomicU64::new(u64::MAX));
+        let never = || NoUseSince(AtomicU64::new(u64::MAX));
         Room {
             for_operations: never(),
             for_looks: never(),
@@ -78,10 +79,10 @@ impl Room {
     }
 }
 
-impl Vain {
+impl NoUseSince {
     fn wait(&self, last: Duration) -> Wait<'_> {
         Wait {
-            vain: self,
+            no_use: self,
             pause: FIRST,
             last,
         }
@@ -92,12 +93,12 @@ impl Wait<'_> {
     /// Pauses while that may be of use. `changes` is from before the look at `any`, which takes
     /// long.
     fn again(&mut self, changes: u64, any: impl FnOnce() -> bool) -> bool {
-        let Vain(vain) = self.vain;
-        if vain.load(Ordering::Relaxed) == changes || !patience::others_serve() {
+        let NoUseSince(no_use) = self.no_use;
+        if no_use.load(Ordering::Relaxed) == changes || !patience::others_serve() {
             return false;
         }
         if self.pause > self.last || !any() {
-            vain.store(changes, Ordering::Relaxed);
+            no_use.store(changes, Ordering::Relaxed);
             return false;
         }
         thread::sleep(self.pause);

@@ -28,7 +28,7 @@ mod replay;
 pub mod suite;
 mod words;
 
-pub use file::{FileRegion, Way};
+pub use file::{FileRegion, FlushBy};
 pub use mem::MemRegion;
 pub use record::{RegionEvent, RegionLog, RegionRecorder, What};
 pub use region::{Durability, Region};

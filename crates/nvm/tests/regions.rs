@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use stetfs_block::{BlockError, FileDevice, OpenOptions, Span};
-use stetfs_nvm::{Durability, FileRegion, LINE, MemRegion, Region, RegionRecorder, Way, suite};
+use stetfs_nvm::{Durability, FileRegion, FlushBy, LINE, MemRegion, Region, RegionRecorder, suite};
 use tempfile::TempDir;
 
 const SIZE: u64 = 192 << 10;
@@ -79,10 +79,10 @@ stamp! {
 fn a_region_says_what_it_survives() {
     let (disk, shm) = (disk(), shm());
     let in_memory = open(&shm);
-    assert_eq!(in_memory.way(), Way::Stores);
+    assert_eq!(in_memory.flush_by(), FlushBy::Stores);
     assert_eq!(in_memory.durability(), Durability::Process);
     let on_disk = open(&disk);
-    assert_ne!(on_disk.way(), Way::Stores);
+    assert_ne!(on_disk.flush_by(), FlushBy::Stores);
     assert_eq!(on_disk.durability(), Durability::Power);
     assert_eq!(MemRegion::new(SIZE).durability(), Durability::Nothing);
     assert!(Durability::Nothing < Durability::Process && Durability::Process < Durability::Power);
@@ -240,7 +240,7 @@ fn a_fence_reaches_the_disk() {
     let dir = disk();
     let path = file(&dir, SIZE);
     let region = FileRegion::open(&path, ALL).unwrap();
-    if region.way() != Way::Pages || !has_unwritten(&path) {
+    if region.flush_by() != FlushBy::Pages || !has_unwritten(&path) {
         eprintln!("no file system here that shows what was written");
         return;
     }

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use crate::error::{Error, Result, Why};
 use crate::file::{Access, File};
 use crate::low::{self, Fs, OpenRef};
-use crate::resolve::{Found, Way};
+use crate::resolve::{Found, PathWalk};
 use crate::shared::{Shared, errno, is};
 use crate::volume::Volume;
 use stetfs_ext4::Ctx;
@@ -148,21 +148,21 @@ impl OpenOptions {
     fn open_in(&self, volume: &Arc<Shared>, path: &Path) -> low::Result<OpenRef> {
         let flags = self.flags()?;
         let fs = volume.fs();
-        let mut way = Way::new(fs, path)?;
+        let mut walk = PathWalk::new(fs, path)?;
         loop {
-            let Some(name) = way.reach_last()? else {
+            let Some(name) = walk.reach_last()? else {
                 return match self.create_new {
                     true => errno(Errno::EXIST),
-                    false => fs.open_inode(&Ctx::ROOT, way.at.ino(), flags),
+                    false => fs.open_inode(&Ctx::ROOT, walk.at.ino(), flags),
                 };
             };
             if !self.create_new {
-                match way.look(&name) {
+                match walk.look(&name) {
                     Ok(found) if found.attr.kind == low::FileType::Symlink => {
-                        way.follow(&found)?;
+                        walk.follow(&found)?;
                         continue;
                     }
-                    Ok(found) if way.is_dir && found.attr.kind != low::FileType::Directory => {
+                    Ok(found) if walk.is_dir && found.attr.kind != low::FileType::Directory => {
                         return errno(Errno::NOTDIR);
                     }
                     Ok(found) => return fs.open_inode(&Ctx::ROOT, found.ino(), flags),
@@ -170,12 +170,12 @@ impl OpenOptions {
                     Err(e) => return Err(e),
                 }
             }
-            if way.is_dir {
+            if walk.is_dir {
                 return errno(Errno::ISDIR);
             }
-            match self.make(volume, fs, &way.at, &name, flags) {
+            match self.make(volume, fs, &walk.at, &name, flags) {
                 // Somebody else made it meanwhile.
-                Err(e) if !self.create_new && is(&e, Errno::EXIST) => way.again(name),
+                Err(e) if !self.create_new && is(&e, Errno::EXIST) => walk.again(name),
                 made => return made,
             }
         }

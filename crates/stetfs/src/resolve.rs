@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use crate::low::{Attr, FileType, Fs, Ino, ROOT_INO, Result};
 use crate::shared::errno;
 
-/// Symbolic links that are followed on one way, as Linux has it.
+/// Symbolic links that are followed on one walk, as Linux has it.
 const MOST_LINKS: u32 = 40;
 
 /// A file that was found. It stays, with or without a name, while this lives.
@@ -67,15 +67,15 @@ pub(crate) struct Place<'a, 'p> {
 /// # Errors
 /// ENOENT, ENOTDIR, ELOOP, ENAMETOOLONG.
 pub(crate) fn find<'a>(fs: &'a Fs, path: &Path, last: Last) -> Result<Found<'a>> {
-    let mut way = Way::new(fs, path)?;
-    while let Some(name) = way.rest.pop() {
-        let ends = way.rest.is_empty() && !way.is_dir;
-        way.step(name, last == Last::Follow || !ends)?;
+    let mut walk = PathWalk::new(fs, path)?;
+    while let Some(name) = walk.rest.pop() {
+        let ends = walk.rest.is_empty() && !walk.is_dir;
+        walk.step(name, last == Last::Follow || !ends)?;
     }
-    if way.is_dir && way.at.attr.kind != FileType::Directory {
+    if walk.is_dir && walk.at.attr.kind != FileType::Directory {
         return errno(Errno::NOTDIR);
     }
-    Ok(way.at)
+    Ok(walk.at)
 }
 
 /// The directory that holds the last name of `path`, and that name.
@@ -83,19 +83,19 @@ pub(crate) fn find<'a>(fs: &'a Fs, path: &Path, last: Last) -> Result<Found<'a>>
 /// # Errors
 /// As [`find`]; `of_root` if the path names the root.
 pub(crate) fn place<'a, 'p>(fs: &'a Fs, path: &'p Path, of_root: Errno) -> Result<Place<'a, 'p>> {
-    let mut way = Way::new(fs, path)?;
-    match way.reach_last()? {
+    let mut walk = PathWalk::new(fs, path)?;
+    match walk.reach_last()? {
         Some(name) => Ok(Place {
-            dir: way.at,
+            dir: walk.at,
             name,
-            is_dir: way.is_dir,
+            is_dir: walk.is_dir,
         }),
         None => errno(of_root),
     }
 }
 
-/// A way through the volume.
-pub(crate) struct Way<'a, 'p> {
+/// A path looked up name by name (in Linux, a path walk).
+pub(crate) struct PathWalk<'a, 'p> {
     fs: &'a Fs,
     /// As far as it went.
     pub(crate) at: Found<'a>,
@@ -114,13 +114,13 @@ fn names(path: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter(|name| !name.is_empty())
 }
 
-impl<'a, 'p> Way<'a, 'p> {
-    pub(crate) fn new(fs: &'a Fs, path: &'p Path) -> Result<Way<'a, 'p>> {
+impl<'a, 'p> PathWalk<'a, 'p> {
+    pub(crate) fn new(fs: &'a Fs, path: &'p Path) -> Result<PathWalk<'a, 'p>> {
         let path = path.as_os_str().as_bytes();
         if path.is_empty() {
             return errno(Errno::NOENT);
         }
-        Ok(Way {
+        Ok(PathWalk {
             fs,
             at: Found::lookup(fs, ROOT_INO, b".")?,
             rest: names(path).map(Cow::Borrowed).collect(),

@@ -149,7 +149,7 @@ impl MetadataLedger {
     }
 
     /// Its names changed in another way.
-    pub(crate) fn entangled(&mut self, mut point: CommitPoint) {
+    pub(crate) fn names_changed(&mut self, mut point: CommitPoint) {
         let name = &mut self.unrecorded.name;
         if let Naming::Made { point: made, .. } | Naming::NeedsCommit(made) = name {
             point.merge(made);

@@ -18,7 +18,7 @@ enum Change {
     Needed,
     Moved(u32, u32),
     Made,
-    Entangled,
+    NamesChanged,
     Attributes,
     Grouped,
 }
@@ -38,7 +38,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         3 => Just(Change::Needed),
         6 => (0..200u32, 1..9u32).prop_map(|(at, len)| Change::Moved(at, len)),
         1 => Just(Change::Made),
-        1 => Just(Change::Entangled),
+        1 => Just(Change::NamesChanged),
         1 => Just(Change::Attributes),
         1 => Just(Change::Grouped),
     ];
@@ -101,7 +101,7 @@ fn change(ledger: &mut MetadataLedger, change: Change, point: CommitPoint, valid
         }
         Change::Moved(first, count) => ledger.moved(first, count, point, valid),
         Change::Made => ledger.made(2, b"name", point),
-        Change::Entangled => ledger.entangled(point),
+        Change::NamesChanged => ledger.names_changed(point),
         Change::Attributes => ledger.attributes(point),
         Change::Grouped => ledger.grouped(point),
     }
@@ -133,7 +133,7 @@ fn compare(ledger: &mut MetadataLedger, model: &Model) {
         model.has(&[Change::Grouped])
     );
     let refuses = ledger.refuses_record(1, false);
-    match model.has(&[Change::Entangled]) {
+    match model.has(&[Change::NamesChanged]) {
         true => assert_eq!(refuses, Some(SyncReason::Name)),
         false => assert_eq!(refuses.is_some(), model.has(&[Change::Attributes])),
     }
@@ -157,14 +157,14 @@ fn the_ledger_of_metadata_says_what_a_slow_model_says() {
                     let tx = model.running(*lane);
                     model.changes.push((*c, tx, false));
                     // A name that changed again is entangled with what it was.
-                    if *c == Change::Entangled {
+                    if *c == Change::NamesChanged {
                         let open = model.changes.clone();
                         let other = |(c, tx, done): &&(Change, TxId, bool)| {
-                            matches!(c, Change::Made | Change::Entangled)
+                            matches!(c, Change::Made | Change::NamesChanged)
                                 && !done && !model.is_valid(*tx)
                         };
                         let others = open.iter().filter(other);
-                        let again = others.map(|(_, tx, _)| (Change::Entangled, *tx, false));
+                        let again = others.map(|(_, tx, _)| (Change::NamesChanged, *tx, false));
                         let again: Vec<_> = again.collect();
                         model.changes.extend(again);
                     }

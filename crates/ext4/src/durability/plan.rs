@@ -67,7 +67,7 @@ impl SyncReasons {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
     /// Why only a commit can say it, however little changed
-    /// ([`needs_commit`](super::MetadataLedger::needs_commit)).
+    /// ([`needs_commit`](super::MetadataLedger::names_changed)).
     pub(crate) needs_commit: Option<SyncReason>,
     /// Metadata changed that this sync is for ([`any`](super::MetadataLedger::any)).
     pub(crate) changed: bool,

@@ -73,7 +73,7 @@ impl Fs {
             self.names.dir_changed(&h, &dir, &mut dir_body)
         })?;
         self.inodes
-            .note_change(&h, &inode, MetadataLedger::entangled);
+            .note_change(&h, &inode, MetadataLedger::names_changed);
         self.names.note_name(&h, &dir, new_name);
         self.inodes.count_lookup(inode.ino);
         drop(h);

@@ -72,7 +72,7 @@ impl Fs {
                 self.names.dir_changed(&h, &dir, &mut dir_body)
             })?;
             self.inodes
-                .note_change(&h, &inode, MetadataLedger::entangled);
+                .note_change(&h, &inode, MetadataLedger::names_changed);
             // What has another name must not go with this one, if that is all that comes back.
             let with_its_file = !want_dir && body.links() == 0;
             self.inodes.note_change(&h, &dir, |c, point| {

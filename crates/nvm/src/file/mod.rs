@@ -24,7 +24,7 @@ use crate::{Durability, LINE, Region, WORD};
 
 /// How a fence makes durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum FlushBy {
     /// The file is in persistent memory (DAX, mapped with MAP_SYNC): flushes of lines by the
     /// processor, and its fence.
     Lines(&'static str),
@@ -152,11 +152,11 @@ impl FileRegion {
     }
 
     /// How a fence makes durable.
-    pub fn way(&self) -> Way {
+    pub fn flush_by(&self) -> FlushBy {
         match &self.means {
-            Means::Lines(lines) => Way::Lines(lines.name()),
-            Means::Pages(_) => Way::Pages,
-            Means::Stores => Way::Stores,
+            Means::Lines(lines) => FlushBy::Lines(lines.name()),
+            Means::Pages(_) => FlushBy::Pages,
+            Means::Stores => FlushBy::Stores,
         }
     }
 
@@ -240,7 +240,7 @@ impl fmt::Debug for FileRegion {
         f.debug_struct("FileRegion")
             .field("path", &self.path)
             .field("part", &self.part)
-            .field("way", &self.way())
+            .field("flush_by", &self.flush_by())
             .finish_non_exhaustive()
     }
 }

@@ -8,7 +8,7 @@ use stetfs_block::{BlockError, Span};
 use stetfs_ext4::{FsError, Result};
 use stetfs_journal::Composition;
 use stetfs_journal::region::{MOST_BYTES, RegionSource};
-use stetfs_nvm::{Durability, FileRegion, MemRegion, Region, Way};
+use stetfs_nvm::{Durability, FileRegion, FlushBy, MemRegion, Region};
 
 /// Where a region is: a file, or a part of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,10 +58,10 @@ impl RegionInfo {
             path: region.path().display().to_string(),
             offset: region.part().start,
             size: region.size(),
-            way: match region.way() {
-                Way::Lines(_) => "lines",
-                Way::Pages => "pages",
-                Way::Stores => "stores",
+            way: match region.flush_by() {
+                FlushBy::Lines(_) => "lines",
+                FlushBy::Pages => "pages",
+                FlushBy::Stores => "stores",
             },
             is_safe: region.durability() == Durability::Power,
             survives: match region.durability() {

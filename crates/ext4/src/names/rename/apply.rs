@@ -146,7 +146,8 @@ impl Namespace {
         }
         self.note_moved(h, m.dirs.old, m.old.name, m.source.inode);
         if let Some(white) = white {
-            self.inodes.note_change(h, white, MetadataLedger::entangled);
+            self.inodes
+                .note_change(h, white, MetadataLedger::names_changed);
         }
         self.note_name(h, m.dirs.new, m.new.name);
         if let Some(target) = &mut m.target {
@@ -226,7 +227,8 @@ impl Namespace {
 
     /// Notes that what was named so in `dir` is not any more, and not by being unlinked.
     fn note_moved(&self, h: &Handle<'_>, dir: &Inode, name: &[u8], inode: &Inode) {
-        self.inodes.note_change(h, inode, MetadataLedger::entangled);
+        self.inodes
+            .note_change(h, inode, MetadataLedger::names_changed);
         self.inodes.note_change(h, dir, |c, point| {
             c.names.gone(name, false, point, &self.vol.valid())
         });
