@@ -8,7 +8,7 @@ use stetfs::low::{
 };
 use stetfs_fuse::{MountError, ServeError};
 
-/// Exit codes, the same for every command (docs/usage.md).
+/// Exit codes, the same for every command (docs/operations.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Code {
     /// All is done.

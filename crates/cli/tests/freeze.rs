@@ -283,7 +283,7 @@ fn files_without_a_name_stay() {
             ok(&["thaw", d.dir()]);
             drop(file);
         }
-        wait_until(&format!("that it is deleted {when}"), || free() > used);
+        wait_until(format!("that it is deleted {when}"), || free() > used);
     }
     ok(&["umount", d.dir()]);
     d.image.e2fsck_fn().unwrap();

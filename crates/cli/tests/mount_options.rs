@@ -68,7 +68,7 @@ fn discards(mounter: &Mounter, mkfs: &Mkfs) {
     std::fs::remove_file(&path).unwrap();
     sync(mounted.path());
     // The kernel discards after the commit, in the background.
-    wait_until(&format!("{what}: the discard"), || {
+    wait_until(format!("{what}: the discard"), || {
         used(&image) + (35 << 20) < full
     });
     assert!(std::fs::read(mounted.path().join("stays")).unwrap() == data[..1 << 20]);
@@ -110,9 +110,7 @@ fn strictatime_notes_every_read_and_noatime_none() {
                 std::thread::sleep(Duration::from_millis(20));
                 read(&path);
                 if moves {
-                    wait_until(&format!("{what}: a new access time"), || {
-                        atime(&path) > last
-                    });
+                    wait_until(format!("{what}: a new access time"), || atime(&path) > last);
                 } else {
                     std::thread::sleep(Duration::from_millis(50));
                     assert_eq!(atime(&path), last, "{what}");
@@ -144,7 +142,7 @@ fn lazytime_keeps_access_times_for_later() {
         let before = atime(&path);
         std::thread::sleep(Duration::from_millis(20));
         read(&path);
-        wait_until(&format!("{what}: a new access time"), || {
+        wait_until(format!("{what}: a new access time"), || {
             atime(&path) > before
         });
         let seen = atime(&path);
@@ -159,9 +157,7 @@ fn lazytime_keeps_access_times_for_later() {
         let path = mounted.path().join("f");
         std::thread::sleep(Duration::from_millis(20));
         read(&path);
-        wait_until(&format!("{what}: a new access time"), || {
-            atime(&path) > seen
-        });
+        wait_until(format!("{what}: a new access time"), || atime(&path) > seen);
         let seen = atime(&path);
         File::open(&path).unwrap().sync_all().unwrap();
         mounted.crash().unwrap();
@@ -242,7 +238,7 @@ fn dirty_expire_is_the_age_at_which_data_is_written() {
         remount("dirty_expire=0.2");
         for byte in [3, 4] {
             write(byte);
-            wait_until(&format!("{preset}: write-back"), || {
+            wait_until(format!("{preset}: write-back"), || {
                 lies().as_bytes() == [byte; 8192]
             });
         }

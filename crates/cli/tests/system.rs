@@ -65,7 +65,7 @@ fn script(prepare: &str, script: &str) {
     cmd::run(fsck.arg("-fn").arg(&here)).unwrap();
 }
 
-/// A `/sbin` with the helpers that docs/usage.md tells to install.
+/// A `/sbin` with the helpers that docs/mounting.md tells to install.
 const WITH_HELPERS: &str = r#"
 mkdir "$T/sbin"
 sbin=$(readlink -f /sbin)
