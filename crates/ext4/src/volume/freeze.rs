@@ -3,14 +3,10 @@
 
 use std::sync::atomic::Ordering;
 
-use stetfs_ondisk::ext4::features::{Compat, Incompat, RoCompat};
-use stetfs_ondisk::ext4::superblock::State;
-
 use super::shared::Volume;
 use crate::data::WritebackPriority;
 use crate::error::Result;
 use crate::fs::Fs;
-use stetfs_ondisk::num::bounded32;
 
 impl Fs {
     /// Brings everything home, empties the journal and marks the volume clean, as
@@ -50,26 +46,6 @@ impl Fs {
         marked
     }
 
-    fn mark_clean(&self) -> Result<()> {
-        let now = u64::try_from(self.vol.now().sec).unwrap_or(0);
-        let no_orphans = self.inodes.orphans().file_is_empty(self.vol.geo.block_size);
-        let blocks = self.space.free_blocks_count() * u64::from(self.vol.geo.ratio());
-        let inodes = self.space.free_inodes_count();
-        let was_valid = self.vol.sb.was_valid;
-        self.vol.write_super(|sb| {
-            sb.set_incompat(sb.incompat() - Incompat::RECOVER);
-            if was_valid {
-                sb.set_state(sb.state() | State::VALID_FS);
-            }
-            if no_orphans {
-                sb.set_ro_compat(sb.ro_compat() - RoCompat::ORPHAN_PRESENT);
-            }
-            sb.set_free_blocks_count(blocks);
-            sb.free_inodes_count.set(bounded32(inodes));
-            sb.set_write_time(now);
-        })
-    }
-
     /// Marks the volume as in use, and lets changes go on.
     ///
     /// # Errors
@@ -89,24 +65,11 @@ impl Fs {
     }
 
     fn wake(&self) -> Result<()> {
-        let journaled = self.vol.geo.compat.contains(Compat::HAS_JOURNAL);
-        let orphan_file = self.inodes.orphans().has_file();
         let woken = self.vol.journal.wake().map_err(crate::FsError::from);
         if self.vol.opts.canary.thaw_unmarked {
             return woken;
         }
-        let woken = woken.and_then(|()| {
-            self.vol.write_super(|sb| {
-                if journaled {
-                    sb.set_incompat(sb.incompat() | Incompat::RECOVER);
-                } else {
-                    sb.set_state(sb.state() - State::VALID_FS);
-                }
-                if orphan_file {
-                    sb.set_ro_compat(sb.ro_compat() | RoCompat::ORPHAN_PRESENT);
-                }
-            })
-        });
+        let woken = woken.and_then(|()| self.mark_in_use());
         if let Err(e) = &woken {
             // What is not marked as in use is not to be changed.
             self.vol

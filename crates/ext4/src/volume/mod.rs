@@ -12,6 +12,7 @@ mod freeze;
 mod frost;
 mod inspect;
 mod log;
+mod marks;
 mod mmp;
 mod open;
 mod orphans;

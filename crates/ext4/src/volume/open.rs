@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use stetfs_block::{BlockDevice, FailStop, Failures, Tap, Tapped, Watched};
 use stetfs_journal::{Journal, JournalError, RecoveryReport};
-use stetfs_ondisk::ext4::features::{Compat, Incompat, RoCompat};
+use stetfs_ondisk::ext4::features::{Incompat, RoCompat};
 use stetfs_ondisk::ext4::superblock::{State, Superblock};
 
 use super::early::{Early, check_size, read_superblock, write_superblock};
@@ -17,10 +17,6 @@ use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::OrphansFinished;
 use crate::types::FsOptions;
-use stetfs_ondisk::num::bounded32;
-
-/// Most mounts between checks when the volume names no number, as the kernel writes it.
-const NO_MAX_MOUNTS: u16 = u16::MAX;
 
 impl Fs {
     /// Opens a volume: checks it, replays its journal, finishes what was left undone.
@@ -117,35 +113,6 @@ impl Fs {
         }
         fs.vol.sb.recovering.store(false, Ordering::Release);
         Ok(fs)
-    }
-
-    /// Marks the volume as in use, before its first transaction.
-    fn mark_mounted(&self) -> Result<()> {
-        let now = u64::try_from(self.vol.now().sec).unwrap_or(0);
-        let orphan_file = self.inodes.orphans().has_file();
-        let blocks = self.space.free_blocks_count() * u64::from(self.vol.geo.ratio());
-        let inodes = self.space.free_inodes_count();
-        let journaled = self.vol.geo.compat.contains(Compat::HAS_JOURNAL);
-        self.vol.write_super(|sb| {
-            if journaled {
-                sb.set_incompat(sb.incompat() | Incompat::RECOVER);
-            } else {
-                // Without a log to look at, this is how the next user learns of a crash.
-                sb.set_state(sb.state() - State::VALID_FS);
-            }
-            if orphan_file {
-                sb.set_ro_compat(sb.ro_compat() | RoCompat::ORPHAN_PRESENT);
-            }
-            if sb.max_mnt_count.get() == 0 {
-                sb.max_mnt_count.set(NO_MAX_MOUNTS);
-            }
-            sb.mnt_count.set(sb.mnt_count.get().saturating_add(1));
-            sb.set_mount_time(now);
-            sb.set_write_time(now);
-            // Sums over the descriptors: those in the superblock are not kept right between.
-            sb.set_free_blocks_count(blocks);
-            sb.free_inodes_count.set(bounded32(inodes));
-        })
     }
 }
 

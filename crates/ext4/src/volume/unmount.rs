@@ -4,14 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use stetfs_journal::{FileState, JournalError, Wait};
-use stetfs_ondisk::ext4::features::{Incompat, RoCompat};
-use stetfs_ondisk::ext4::superblock::State;
 
 use crate::data::WritebackPriority;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::types::{Done, Ino};
-use stetfs_ondisk::num::bounded32;
 
 impl Fs {
     /// Registers with the journal.
@@ -180,25 +177,7 @@ impl Fs {
         self.vol.journal.shutdown()?;
         self.vol.clear_log()?;
         let lost = self.untold_failure();
-        let now = u64::try_from(self.vol.now().sec).unwrap_or(0);
-        let no_orphans = self.inodes.orphans().file_is_empty(self.vol.geo.block_size);
-        let blocks = self.space.free_blocks_count() * u64::from(self.vol.geo.ratio());
-        let inodes = self.space.free_inodes_count();
-        let mut notes = self.vol.take_notes();
-        let was_valid = self.vol.sb.was_valid;
-        self.vol.write_super(|sb| {
-            notes.write_to(sb);
-            sb.set_incompat(sb.incompat() - Incompat::RECOVER);
-            if was_valid {
-                sb.set_state(sb.state() | State::VALID_FS);
-            }
-            if no_orphans {
-                sb.set_ro_compat(sb.ro_compat() - RoCompat::ORPHAN_PRESENT);
-            }
-            sb.set_free_blocks_count(blocks);
-            sb.free_inodes_count.set(bounded32(inodes));
-            sb.set_write_time(now);
-        })?;
+        self.mark_clean()?;
         if let Some(claim) = &self.vol.sb.claim {
             claim.release()?;
         }
