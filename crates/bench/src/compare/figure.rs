@@ -70,12 +70,17 @@ fn draw(report: &Report) -> Result<String> {
     let legend = legend(report)?;
     let top = TOP + legend.last().map_or(0, |&(_, y)| y + LEGEND_ROW);
     let height = top + group * i32::try_from(report.metrics.len())? + 24;
+    let layout = Layout {
+        head: top,
+        group,
+        height,
+        end: end(report),
+    };
     let mut out = String::new();
     {
         let size = (u32::try_from(LEFT + SCALE + RIGHT)?, u32::try_from(height)?);
         let area = SVGBackend::with_string(&mut out, size).into_drawing_area();
-        paint(&area, report, group, (top, height), &legend)
-            .map_err(|e| anyhow!("drawing the figure: {e}"))?;
+        paint(&area, report, &layout, &legend).map_err(|e| anyhow!("drawing the figure: {e}"))?;
         area.present()
             .map_err(|e| anyhow!("drawing the figure: {e}"))?;
     }
@@ -133,14 +138,34 @@ fn length(advantage: f64, end: f64) -> i32 {
     pixels
 }
 
-fn paint(
-    area: &Area<'_>,
-    report: &Report,
+/// Where the groups of bars stand: the first begins at `head`, each is `group` high, and the whole
+/// figure `height`; the scale ends at `end`.
+struct Layout {
+    head: i32,
     group: i32,
-    (head, height): (i32, i32),
-    legend: &[(i32, i32)],
-) -> Result<(), Box<dyn std::error::Error>> {
+    height: i32,
+    end: f64,
+}
+
+type Painted = Result<(), Box<dyn std::error::Error>>;
+
+fn paint(area: &Area<'_>, report: &Report, layout: &Layout, legend: &[(i32, i32)]) -> Painted {
     area.fill(&plotters::style::WHITE)?;
+    paint_captions(area, report, legend)?;
+    paint_scale(area, layout)?;
+    paint_bars(area, report, layout)?;
+    for mark in &report.paper {
+        let (row, bar) = (i32::try_from(mark.metric)?, i32::try_from(mark.target)?);
+        let y = layout.head + row * layout.group + GAP / 2 + bar * BAR;
+        let x = LEFT + length(mark.advantage, layout.end);
+        let line = ShapeStyle::from(&BLACK).stroke_width(3);
+        area.draw(&PathElement::new([(x, y - 1), (x, y + BAR - 1)], line))?;
+    }
+    Ok(())
+}
+
+/// What the figure is of, and the names of the targets.
+fn paint_captions(area: &Area<'_>, report: &Report, legend: &[(i32, i32)]) -> Painted {
     let first = report.targets.first().map_or("", String::as_str);
     let paper = match report.paper.is_empty() {
         true => "",
@@ -155,7 +180,6 @@ fn paint(
         let style = style(13, HPos::Left).into_text_style(area);
         area.draw(&Text::new(caption, (10, y), style))?;
     }
-    let end_of_scale = end(report);
     for (i, (name, &(x, row))) in report.targets.iter().zip(legend).enumerate() {
         let (colour, y) = (COLOURS[i % COLOURS.len()], LEGEND + row);
         area.draw(&Rectangle::new([(x, y), (x + 12, y + 12)], colour.filled()))?;
@@ -165,11 +189,18 @@ fn paint(
             style(12, HPos::Left),
         ))?;
     }
-    let ticks = (0..=6).map(|tick| f64::from(tick) * end_of_scale / 6.0);
+    Ok(())
+}
+
+fn paint_scale(area: &Area<'_>, layout: &Layout) -> Painted {
+    let &Layout {
+        head, height, end, ..
+    } = layout;
+    let ticks = (0..=6).map(|tick| f64::from(tick) * end / 6.0);
     // Where all are equal is told, too.
-    let even = (end_of_scale > 6.0).then_some(1.0);
+    let even = (end > 6.0).then_some(1.0);
     for at in ticks.chain(even) {
-        let x = LEFT + length(at, end_of_scale);
+        let x = LEFT + length(at, end);
         let shade = if (at - 1.0).abs() < f64::EPSILON {
             BLACK.mix(0.8)
         } else {
@@ -185,6 +216,11 @@ fn paint(
             style(11, HPos::Center),
         ))?;
     }
+    Ok(())
+}
+
+fn paint_bars(area: &Area<'_>, report: &Report, layout: &Layout) -> Painted {
+    let &Layout { head, group, .. } = layout;
     for (row, metric) in report.metrics.iter().enumerate() {
         let top = head + i32::try_from(row)? * group + GAP / 2;
         let middle = top + (group - GAP) / 2;
@@ -196,7 +232,7 @@ fn paint(
         for (i, value) in metric.values.iter().enumerate() {
             let y = top + i32::try_from(i)? * BAR;
             let advantage = value.advantage(metric.better);
-            let end = LEFT + length(advantage, end_of_scale);
+            let end = LEFT + length(advantage, layout.end);
             let colour = COLOURS[i % COLOURS.len()];
             area.draw(&Rectangle::new(
                 [(LEFT, y), (end, y + BAR - 2)],
@@ -209,13 +245,6 @@ fn paint(
                 style(10, HPos::Left),
             ))?;
         }
-    }
-    for mark in &report.paper {
-        let (row, bar) = (i32::try_from(mark.metric)?, i32::try_from(mark.target)?);
-        let y = head + row * group + GAP / 2 + bar * BAR;
-        let x = LEFT + length(mark.advantage, end_of_scale);
-        let line = ShapeStyle::from(&BLACK).stroke_width(3);
-        area.draw(&PathElement::new([(x, y - 1), (x, y + BAR - 1)], line))?;
     }
     Ok(())
 }

@@ -42,22 +42,7 @@ impl FigureArgs {
             .name
             .to_possible_value()
             .map_or_else(String::new, |v| v.get_name().to_owned());
-        let has_threads = matches!(
-            self.name,
-            Name::AfsSmallJournal
-                | Name::AfsLargeJournal
-                | Name::Zjournal
-                | Name::NvmVarmail
-                | Name::NvmFiles
-        );
-        ensure!(
-            has_threads || self.threads.is_empty(),
-            "--threads is for afs-3-5, afs-3-6, zjournal, nvm-4 and nvm-5: leave it out"
-        );
-        ensure!(
-            self.name.is_of_mounts() || !self.devices.contains(&Device::Xfs),
-            "{name} is not run on xfs: only figures of mounts are"
-        );
+        self.check(&name)?;
         let (paper, spec) = match self.name {
             Name::LdjServers => (ldj::SERVERS, ldj::servers()),
             Name::LdjApplications => (ldj::APPLICATIONS, ldj::applications()),
@@ -117,6 +102,27 @@ impl FigureArgs {
             Name::Latency => (latency::GOAL, latency::steady()),
         };
         self.write(name, paper, self.compare(stetfs, &spec)?, vec![])
+    }
+
+    /// Fails if there are options that mean nothing for the figure of this name.
+    fn check(&self, name: &str) -> Result<()> {
+        let has_threads = matches!(
+            self.name,
+            Name::AfsSmallJournal
+                | Name::AfsLargeJournal
+                | Name::Zjournal
+                | Name::NvmVarmail
+                | Name::NvmFiles
+        );
+        ensure!(
+            has_threads || self.threads.is_empty(),
+            "--threads is for afs-3-5, afs-3-6, zjournal, nvm-4 and nvm-5: leave it out"
+        );
+        ensure!(
+            self.name.is_of_mounts() || !self.devices.contains(&Device::Xfs),
+            "{name} is not run on xfs: only figures of mounts are"
+        );
+        Ok(())
     }
 
     fn write(

@@ -20,6 +20,7 @@ mod lane;
 mod queue;
 mod service;
 mod spread;
+mod validate;
 
 pub(crate) use begin::{max_tx, most_blocks};
 pub use canary::Canary;

@@ -118,38 +118,17 @@ impl StetLog {
             ..*options
         };
         let size = area.block_size();
-        let first = copy_at(1, size) + copy_blocks(size);
-        // What fast commits use lies behind the ring, and stays.
-        let end = u64::from(sb.ring_end()).min(area.blocks());
         let epoch = fresh_epoch();
-        let codec = StetCodec {
-            block_size: size,
-            epoch,
-            lanes: options.lanes,
-            compression: options.compression,
-            chunk: options.chunk,
-            pace: Arc::default(),
-            unordered: false,
-            canary,
-        };
         let mut lanes = match in_region {
             true => Vec::new(),
-            false => cut(first, end, &in_log, &codec)?,
+            false => cut_area(&area, &sb, epoch, &in_log, canary)?,
         };
         let held = region::Lanes {
             count: options.file_lanes,
             first: if in_region { 1 } else { count16(lanes.len()) },
             log: in_region,
         };
-        let take = |used: &RegionUse| -> Result<Arc<RegionLanes>> {
-            let owner = Owner {
-                uuid: used.uuid,
-                epoch,
-            };
-            let region = Arc::clone(&used.region);
-            let made = RegionLanes::make(region, owner, held, size, used.barrier, canary);
-            made.map(Arc::new)
-        };
+        let take = |used: &RegionUse| take(used, epoch, held, size, canary);
         let before = region.filter(|_| in_region || !canary.region_late);
         let mut records = before.map(take).transpose()?;
         if in_region {
@@ -172,16 +151,7 @@ impl StetLog {
             region: region.is_some(),
             in_region,
         };
-        // An older log's copies must not outrank this one's: both are written.
-        write_copy(&area, &header, true)?;
-        let header = LogHeader {
-            generation: 2,
-            ..header
-        };
-        write_copy(&area, &header, true)?;
-        let mut marked = sb;
-        marked.set_incompat(sb.incompat() | IncompatFlags::STET);
-        Jbd2Ring::write_superblock(&area, &mut marked, true)?;
+        let (header, marked) = write_first(&area, header, sb)?;
         if canary.region_late && !in_region {
             records = region.map(take).transpose()?;
         }
@@ -351,6 +321,68 @@ impl OpenLog for StetLog {
             false => Ok(()),
         }
     }
+}
+
+/// Cuts the area into the lanes that `options` ask for.
+fn cut_area(
+    area: &LogArea,
+    sb: &JournalSuperblock,
+    epoch: u64,
+    options: &StetOptions,
+    canary: Canary,
+) -> Result<Vec<LaneHeader>> {
+    let size = area.block_size();
+    let first = copy_at(1, size) + copy_blocks(size);
+    // What fast commits use lies behind the ring, and stays.
+    let end = u64::from(sb.ring_end()).min(area.blocks());
+    let codec = StetCodec {
+        block_size: size,
+        epoch,
+        lanes: options.lanes,
+        compression: options.compression,
+        chunk: options.chunk,
+        pace: Arc::default(),
+        unordered: false,
+        canary,
+    };
+    cut(first, end, options, &codec)
+}
+
+/// Makes the lanes of a new log in its region.
+fn take(
+    used: &RegionUse,
+    epoch: u64,
+    held: region::Lanes,
+    size: u32,
+    canary: Canary,
+) -> Result<Arc<RegionLanes>> {
+    let owner = Owner {
+        uuid: used.uuid,
+        epoch,
+    };
+    let region = Arc::clone(&used.region);
+    let made = RegionLanes::make(region, owner, held, size, used.barrier, canary);
+    made.map(Arc::new)
+}
+
+/// Writes a new log's header, and then a superblock that says it is there, each durably. Returns
+/// both as they are written.
+fn write_first(
+    area: &LogArea,
+    header: LogHeader,
+    sb: JournalSuperblock,
+) -> Result<(LogHeader, JournalSuperblock)> {
+    // An older log's copies must not outrank this one's: both are written.
+    write_copy(area, &header, true)?;
+    let header = LogHeader {
+        generation: 2,
+        ..header
+    };
+    write_copy(area, &header, true)?;
+    let mut marked = sb;
+    marked.set_incompat(sb.incompat() | IncompatFlags::STET);
+    Jbd2Ring::write_superblock(area, &mut marked, true)?;
+    Ok((header, marked))
 }
 
 fn damaged(detail: String) -> crate::JournalError {

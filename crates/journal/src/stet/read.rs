@@ -237,52 +237,15 @@ pub(super) fn images(
     let threads = stetfs_sync::processors()
         .min(THREADS)
         .min(to_usize(in_memory));
-    let mut found = Vec::with_capacity(refs.len());
-    if pieces.len() < 2 || threads < 2 {
+    let mut found = if pieces.len() < 2 || threads < 2 {
+        let mut found = Vec::with_capacity(refs.len());
         for piece in &pieces {
             found.extend(codec.unpack(&read(piece)?, piece)?);
         }
+        found
     } else {
-        thread::scope(|scope| {
-            let (send, receive) = crossbeam_channel::bounded::<(Vec<u8>, &Piece<'_>)>(threads);
-            let workers: Vec<_> = (0..threads)
-                .map(|_| {
-                    let receive = receive.clone();
-                    scope.spawn(move || {
-                        stetfs_sync::run_anywhere();
-                        let mut out = Vec::new();
-                        for (bytes, piece) in receive {
-                            out.extend(codec.unpack(&bytes, piece)?);
-                        }
-                        Ok::<_, crate::JournalError>(out)
-                    })
-                })
-                .collect();
-            drop(receive);
-            let mut result = Ok(());
-            for piece in &pieces {
-                match read(piece) {
-                    Ok(bytes) => {
-                        // No worker is left: their errors tell why.
-                        if send.send((bytes, piece)).is_err() {
-                            break;
-                        }
-                    }
-                    Err(e) => {
-                        result = Err(e);
-                        break;
-                    }
-                }
-            }
-            drop(send);
-            for worker in workers {
-                found.extend(worker.join().map_err(|_| {
-                    crate::JournalError::Aborted("a thread that unpacks the log died".into())
-                })??);
-            }
-            result
-        })?;
-    }
+        unpack_beside(codec, &pieces, read, threads)?
+    };
     if found.len() != refs.len() {
         let missing = refs.len() - found.len().min(refs.len());
         return Err(crate::JournalError::Aborted(format!(
@@ -291,4 +254,55 @@ pub(super) fn images(
     }
     found.sort_unstable_by_key(|(to, _)| *to);
     Ok(found.into_iter().map(|(_, page)| page).collect())
+}
+
+/// Pieces read by the calling thread, in their order, and proven and unpacked by `threads` others.
+///
+/// # Errors
+/// Those of `read`, and of frames.
+fn unpack_beside(
+    codec: &StetCodec,
+    pieces: &[Piece<'_>],
+    read: impl Fn(&Piece<'_>) -> Result<Vec<u8>>,
+    threads: usize,
+) -> Result<Vec<(usize, PageRef)>> {
+    thread::scope(|scope| {
+        let (send, receive) = crossbeam_channel::bounded::<(Vec<u8>, &Piece<'_>)>(threads);
+        let workers: Vec<_> = (0..threads)
+            .map(|_| {
+                let receive = receive.clone();
+                scope.spawn(move || {
+                    stetfs_sync::run_anywhere();
+                    let mut out = Vec::new();
+                    for (bytes, piece) in receive {
+                        out.extend(codec.unpack(&bytes, piece)?);
+                    }
+                    Ok::<_, crate::JournalError>(out)
+                })
+            })
+            .collect();
+        drop(receive);
+        let (mut found, mut result) = (Vec::new(), Ok(()));
+        for piece in pieces {
+            match read(piece) {
+                Ok(bytes) => {
+                    // No worker is left: their errors tell why.
+                    if send.send((bytes, piece)).is_err() {
+                        break;
+                    }
+                }
+                Err(e) => {
+                    result = Err(e);
+                    break;
+                }
+            }
+        }
+        drop(send);
+        for worker in workers {
+            found.extend(worker.join().map_err(|_| {
+                crate::JournalError::Aborted("a thread that unpacks the log died".into())
+            })??);
+        }
+        result.map(|()| found)
+    })
 }

@@ -67,6 +67,9 @@ impl fmt::Display for IncompatFlags {
     }
 }
 
+/// Name of the structure in errors.
+const WHAT: &str = "journal superblock";
+
 /// `JBD2_CRC32C_CHKSUM`.
 pub const CHECKSUM_CRC32C: u8 = 4;
 
@@ -182,7 +185,6 @@ impl JournalSuperblock {
     /// `Corrupt` when it is not a superblock of a journal of `log_blocks` blocks of `block_size`
     /// bytes, or its checksum is wrong; `Unsupported` for unknown features.
     pub fn decode(bytes: &[u8], block_size: u32, log_blocks: u64) -> Result<JournalSuperblock> {
-        const WHAT: &str = "journal superblock";
         let (sb, _) = JournalSuperblock::read_from_prefix(bytes)
             .map_err(|_| crate::bytes::too_short(WHAT, bytes.len(), 1024))?;
         if sb.header.h_magic.get() != MAGIC {
@@ -199,70 +201,86 @@ impl JournalSuperblock {
                 sb.s_blocksize.get()
             ));
         }
-        let unknown = sb.incompat() - IncompatFlags::all();
+        sb.check_features()?;
+        sb.check_checksum()?;
+        sb.check_places(log_blocks)?;
+        Ok(sb)
+    }
+
+    fn check_features(&self) -> Result<()> {
+        let unknown = self.incompat() - IncompatFlags::all();
         if !unknown.is_empty() {
             return Err(OnDiskError::Unsupported {
                 feature: format!("journal feature {unknown}"),
             });
         }
-        if sb.is_v2() && sb.s_feature_ro_compat.get() != 0 {
+        if self.is_v2() && self.s_feature_ro_compat.get() != 0 {
             return Err(OnDiskError::Unsupported {
                 feature: format!(
                     "journal features {:#x} (read-only compatible)",
-                    sb.s_feature_ro_compat.get()
+                    self.s_feature_ro_compat.get()
                 ),
             });
         }
         let versions = [
-            sb.compat().contains(CompatFlags::CHECKSUM),
-            sb.incompat().contains(IncompatFlags::CSUM_V2),
-            sb.incompat().contains(IncompatFlags::CSUM_V3),
+            self.compat().contains(CompatFlags::CHECKSUM),
+            self.incompat().contains(IncompatFlags::CSUM_V2),
+            self.incompat().contains(IncompatFlags::CSUM_V3),
         ];
         if versions.iter().filter(|has| **has).count() > 1 {
             return Err(corrupt!(WHAT, "several versions of checksums at once"));
         }
-        if sb.has_checksum() {
-            if sb.s_checksum_type != CHECKSUM_CRC32C {
+        Ok(())
+    }
+
+    fn check_checksum(&self) -> Result<()> {
+        if self.has_checksum() {
+            if self.s_checksum_type != CHECKSUM_CRC32C {
                 return Err(OnDiskError::Unsupported {
-                    feature: format!("journal checksum type {}", sb.s_checksum_type),
+                    feature: format!("journal checksum type {}", self.s_checksum_type),
                 });
             }
-            if sb.s_checksum.get() != sb.checksum() {
+            if self.s_checksum.get() != self.checksum() {
                 return Err(corrupt!(
                     WHAT,
                     "checksum {:#x}, computed {:#x}",
-                    sb.s_checksum.get(),
-                    sb.checksum()
+                    self.s_checksum.get(),
+                    self.checksum()
                 ));
             }
         }
-        let maxlen = u64::from(sb.s_maxlen.get());
+        Ok(())
+    }
+
+    /// The ring, and where the log starts in it.
+    fn check_places(&self, log_blocks: u64) -> Result<()> {
+        let maxlen = u64::from(self.s_maxlen.get());
         if maxlen > log_blocks {
             return Err(corrupt!(
                 WHAT,
                 "{maxlen} blocks in a journal of {log_blocks}"
             ));
         }
-        if sb.fc_blocks() > 0 && sb.ring_end() < MIN_BLOCKS {
+        if self.fc_blocks() > 0 && self.ring_end() < MIN_BLOCKS {
             return Err(corrupt!(
                 WHAT,
                 "{} blocks for fast commits in a journal of {maxlen}",
-                sb.fc_blocks()
+                self.fc_blocks()
             ));
         }
-        let (first, end) = (u64::from(sb.s_first.get()), u64::from(sb.ring_end()));
+        let (first, end) = (u64::from(self.s_first.get()), u64::from(self.ring_end()));
         // A ring smaller than this cannot hold one transaction; the kernel asks for 1024 in all.
         if first == 0 || end < first + 16 {
             return Err(corrupt!(WHAT, "log blocks {first} to {end}"));
         }
-        let start = u64::from(sb.s_start.get());
+        let start = u64::from(self.s_start.get());
         if start != 0 && !(first..end).contains(&start) {
             return Err(corrupt!(
                 WHAT,
                 "log starts at {start}, outside {first} to {end}"
             ));
         }
-        Ok(sb)
+        Ok(())
     }
 
     /// Whether it is version 2 (version 1 has no features).

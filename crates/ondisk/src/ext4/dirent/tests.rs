@@ -1,6 +1,8 @@
 #![allow(clippy::unwrap_used)]
 
+use super::tail::write_tail_head;
 use super::*;
+use crate::bytes::put;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 

@@ -1,6 +1,8 @@
 #![allow(clippy::unwrap_used)]
 
+use super::attr::{BLOCK_HEADER, ENTRY, MAGIC};
 use super::*;
+use crate::bytes::put;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
