@@ -41,11 +41,7 @@ pub const fn high16(n: u32) -> u16 {
 /// number cut short might pass for a true one.
 #[must_use]
 pub const fn count32(n: usize) -> u32 {
-    if n > u32::MAX as usize {
-        u32::MAX
-    } else {
-        n as u32
-    }
+    bounded32(n as u64)
 }
 
 /// A 64-bit number that a check before keeps to 32 bits; past it all bits are set, as with

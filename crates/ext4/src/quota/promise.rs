@@ -131,7 +131,7 @@ impl Fs {
         let mut all = quotas.accounts.lock();
         let mut blocks = most;
         if ctx.uid != 0 {
-            let room = least_room(&all, &ids, super::usage::seconds(&self.vol));
+            let room = least_room(&all, &ids, self.vol.seconds());
             blocks = most.min(room.0 / size);
             // What takes nothing is refused to nobody.
             if blocks < least || inodes > room.1 {

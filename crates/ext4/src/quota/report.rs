@@ -70,7 +70,7 @@ impl Fs {
         ids[kind as usize] = Some(id);
         self.open_accounts(quotas, &ids)?;
         let h = self.vol.journal.begin(1)?;
-        let now = super::usage::seconds(&self.vol);
+        let now = self.vol.seconds();
         let mut all = quotas.accounts.lock();
         let accounts = &mut all[kind as usize];
         let (Some(info), Some(account)) = (accounts.info, accounts.by_id.get_mut(&id)) else {

@@ -330,7 +330,7 @@ fn soft_limits_hold_when_the_grace_time_is_over() {
         let entry = usage[0].entries.iter().find(|e| e.id == 1000).copied();
         entry.map(|e| (e.space_time, e.inode_time)).unwrap()
     };
-    let now = super::usage::seconds(&fs.vol);
+    let now = fs.vol.seconds();
     let week = 7 * 86_400;
     let (space, inodes) = times(&fs);
     assert!((now + week - 60..=now + week).contains(&space), "{space}");

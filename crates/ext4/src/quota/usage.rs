@@ -54,7 +54,7 @@ impl Quotas {
         }
         let promise = body.tally.promise.clone();
         let mut taken = (0, 0);
-        let now = seconds(vol);
+        let now = vol.seconds();
         let mut all = self.accounts.lock();
         for file in &self.files {
             let kind = file.index();
@@ -92,11 +92,6 @@ impl Quotas {
         body.tally.counted = new;
         Ok(())
     }
-}
-
-/// Seconds since 1970.
-pub(super) fn seconds(vol: &Volume) -> u64 {
-    u64::try_from(vol.now().sec).unwrap_or(0)
 }
 
 impl InodeBody {

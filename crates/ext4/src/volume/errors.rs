@@ -103,7 +103,7 @@ impl Volume {
     }
 
     fn note(&self, what: String, block: u64, code: u8) {
-        let at = u64::try_from(self.now().sec).unwrap_or(0);
+        let at = self.seconds();
         self.sb.notes.lock().add(Note {
             at,
             ino: 0,

@@ -14,7 +14,7 @@ const NO_MAX_MOUNTS: u16 = u16::MAX;
 impl Fs {
     /// Marks the volume as mounted, before its first transaction.
     pub(super) fn mark_mounted(&self) -> Result<()> {
-        let now = self.seconds();
+        let now = self.vol.seconds();
         self.vol.write_super(|sb| {
             self.say_in_use(sb);
             if sb.max_mnt_count.get() == 0 {
@@ -34,7 +34,7 @@ impl Fs {
     /// Marks the volume as clean, with the notes of errors that it does not have yet: all is home,
     /// and the log empty.
     pub(super) fn mark_clean(&self) -> Result<()> {
-        let now = self.seconds();
+        let now = self.vol.seconds();
         let no_orphans = self.inodes.orphans().file_is_empty(self.vol.geo.block_size);
         let mut notes = self.vol.take_notes();
         self.vol.write_super(|sb| {
@@ -69,9 +69,5 @@ impl Fs {
         let inodes = bounded32(self.space.free_inodes_count());
         sb.free_inodes_count.set(inodes);
         sb.set_write_time(now);
-    }
-
-    fn seconds(&self) -> u64 {
-        u64::try_from(self.vol.now().sec).unwrap_or(0)
     }
 }

@@ -42,6 +42,11 @@ impl Volume {
         }
     }
 
+    /// Seconds since 1970.
+    pub(crate) fn seconds(&self) -> u64 {
+        u64::try_from(self.now().sec).unwrap_or(0)
+    }
+
     /// What is valid now, for the ledgers.
     pub(crate) fn valid(&self) -> impl Fn(&CommitPoint) -> bool + '_ {
         |point| self.journal.is_valid(point)

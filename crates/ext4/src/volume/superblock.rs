@@ -72,11 +72,6 @@ impl Volume {
         }
         Ok(())
     }
-
-    /// Whether the volume takes no changes now.
-    pub(crate) fn is_read_only(&self) -> bool {
-        self.sb.read_only.load(Ordering::Acquire)
-    }
 }
 
 impl Fs {
@@ -113,6 +108,6 @@ impl Fs {
 
     /// Whether the volume takes no changes now.
     pub fn is_read_only(&self) -> bool {
-        self.vol.is_read_only()
+        self.vol.sb.read_only.load(Ordering::Acquire)
     }
 }

@@ -53,7 +53,8 @@ pub(super) fn bounds(lpn: u64, pages: u64, capacity: u64) -> Result<(), FtlError
     }
 }
 
-/// A translation layer. Logical pages are numbered from 0; all counts are pages of [`PAGE`] bytes.
+/// A translation layer. Logical pages are numbered from 0; all counts are pages of
+/// [`PAGE`](super::PAGE) bytes.
 pub trait Ftl: Send + Sync {
     /// Another one in the same state: a device that was aged once serves many runs.
     fn duplicate(&self) -> Box<dyn Ftl>;
@@ -66,15 +67,15 @@ pub trait Ftl: Send + Sync {
         u64::from(self.geometry().logical_pages)
     }
 
-    /// Reads `n` pages from `lpn` on: a [`PhysOp::Read`] for each that is mapped; the others are
-    /// zeros.
+    /// Reads `n` pages from `lpn` on: a [`PhysOp::Read`](super::PhysOp::Read) for each that is
+    /// mapped; the others are zeros.
     ///
     /// # Errors
     /// Pages beyond the end.
     fn read(&mut self, lpn: u64, n: u64, ops: &mut dyn Sink) -> Result<(), FtlError>;
 
-    /// Writes `n` pages from `lpn` on: a [`PhysOp::Program`] for each, in order, among what else is
-    /// necessary.
+    /// Writes `n` pages from `lpn` on: a [`PhysOp::Program`](super::PhysOp::Program) for each, in
+    /// order, among what else is necessary.
     ///
     /// # Errors
     /// Pages beyond the end.

@@ -21,8 +21,9 @@ pub fn set_refcount(block: &mut [u8], refcount: u32) -> Result<()> {
     put(block, 4, &refcount.to_le_bytes()).ok_or_else(no_room)
 }
 
-/// Lays out `attrs` in an inode's `body` (see [`Attrs::in_inode`]); the rest is zeroed.
-/// `false`, and nothing changed, if they do not fit. An empty set removes the magic number, too.
+/// Lays out `attrs` in an inode's `body` (see [`Attrs::in_inode`](super::Attrs::in_inode)); the
+/// rest is zeroed. `false`, and nothing changed, if they do not fit. An empty set removes the magic
+/// number, too.
 pub fn write_in_inode(body: &mut [u8], attrs: &[Attr<'_>]) -> Result<bool> {
     let sorted = sorted(attrs)?;
     if attrs.is_empty() {
