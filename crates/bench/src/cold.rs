@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 /// The kernel needs seconds at most.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The kernel of a virtual machine that gives free memory back to its host does so by sixteenths,
 /// one every 2 s (`mm/page_reporting.c`): so long it takes until all is given back.
@@ -55,7 +55,7 @@ fn drop_caches() -> Result<()> {
                 false => bail!("the kernel's caches can be dropped by root only"),
             };
         }
-        if begin.elapsed() > PATIENCE {
+        if begin.elapsed() > TIMEOUT {
             bail!(
                 "the kernel does not drop its caches: something is stuck in it (dmesg may say what)"
             );

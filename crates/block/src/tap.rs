@@ -15,7 +15,7 @@ const MOST: usize = 1 << 20;
 /// Requests of a layer that are taken at once.
 const AT_ONCE: usize = 1 << 14;
 /// Who took nothing for so long is gone: nothing more is kept for him.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Where requests are seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +92,7 @@ impl Tap {
         };
         // Under the lock: the order is that of time.
         let now = Instant::now();
-        if now.duration_since(recording.taken) > PATIENCE {
+        if now.duration_since(recording.taken) > TIMEOUT {
             self.on.store(false, Ordering::Relaxed);
             state.recording = None;
             return;
@@ -118,7 +118,7 @@ impl Tap {
         let mut state = self.state.lock();
         let now = Instant::now();
         let theirs = state.recording.as_ref();
-        if theirs.is_some_and(|r| now.duration_since(r.taken) <= PATIENCE) {
+        if theirs.is_some_and(|r| now.duration_since(r.taken) <= TIMEOUT) {
             return None;
         }
         state.count += 1;

@@ -25,7 +25,7 @@ pub(crate) fn set(
         _ => {
             let seconds = value.and_then(|v| v.parse::<u32>().ok());
             let seconds = seconds.ok_or("must be a number of seconds, such as 60")?;
-            options.patience = Duration::from_secs(seconds.into());
+            options.timeout = Duration::from_secs(seconds.into());
         }
     }
     Ok(())

@@ -20,7 +20,7 @@ const MEMORY: u64 = 256 << 20;
 /// Processor time that it may take: others may keep the machine busy.
 const TIME: Duration = Duration::from_secs(10);
 /// It is stopped after so long.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What a command took.
 struct Cost {
@@ -48,7 +48,7 @@ fn run(args: &[String], scratch: &Path) -> Cost {
         if let Some(status) = child.try_wait().unwrap() {
             break status;
         }
-        if begun.elapsed() > PATIENCE {
+        if begun.elapsed() > TIMEOUT {
             child.kill().unwrap();
         }
         std::thread::sleep(Duration::from_millis(2));
@@ -118,13 +118,13 @@ fn mounted(volume: &Path) -> Option<Cost> {
     let begun = Instant::now();
     for walk in walks {
         let mut sh = Command::new("timeout");
-        let limit = PATIENCE.as_secs().to_string();
+        let limit = TIMEOUT.as_secs().to_string();
         sh.args([&limit, "sh", "-c", walk, "sh", daemon.dir()]);
         // Errors are what is expected.
         let _ = sh.stdout(Stdio::null()).stderr(Stdio::null()).status();
     }
     let cost = Cost {
-        code: (begun.elapsed() < PATIENCE).then_some(0),
+        code: (begun.elapsed() < TIMEOUT).then_some(0),
         memory: peak(pid).unwrap_or(u64::MAX),
         time: processor_time(pid).unwrap_or(Duration::MAX),
         said: String::new(),

@@ -1,8 +1,8 @@
 //! Adapter from FUSE requests to the stetfs library.
 //!
 //! * `ops`: the trait between the transport and the file system, with owned, exactly-once answers;
-//! * `wire`: the FUSE protocol on `/dev/fuse`, as calls of that trait; `patience`: whether a call
-//!   may wait;
+//! * `wire`: the FUSE protocol on `/dev/fuse`, as calls of that trait;
+//! * `inline_wait`: whether a call may wait in the thread that serves it;
 //! * `volume_fs`: a [`stetfs::low::Volume`] as an implementation of it, with `opens`, `handles`,
 //!   `ioctl`, `room` and `atomic`;
 //! * `guarded`: files that must not be changed; `stale`: what the kernel must not go on showing;
@@ -37,6 +37,7 @@ mod guarded;
 mod handles;
 mod held_back;
 mod helper;
+mod inline_wait;
 mod ioctl;
 mod loopdev;
 mod mount;
@@ -45,7 +46,6 @@ pub mod mountinfo;
 mod namespace;
 mod opens;
 mod ops;
-mod patience;
 mod room;
 mod serve_options;
 mod server;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use stetfs::low::{Fs, FsError, StatFs};
 
-use crate::patience;
+use crate::inline_wait;
 
 /// The first pause; each is twice the one before.
 const FIRST: Duration = Duration::from_micros(500);
@@ -94,7 +94,7 @@ impl Wait<'_> {
     /// long.
     fn again(&mut self, changes: u64, any: impl FnOnce() -> bool) -> bool {
         let NoUseSince(no_use) = self.no_use;
-        if no_use.load(Ordering::Relaxed) == changes || !patience::others_serve() {
+        if no_use.load(Ordering::Relaxed) == changes || !inline_wait::others_serve() {
             return false;
         }
         if self.pause > self.last || !any() {

@@ -22,7 +22,7 @@ const LOCK: &str = "/run/stetfs/enable_uring.lock";
 /// In the note: it was off.
 const WAS_OFF: &str = "N\n";
 /// How long another mount's moment is waited for. It takes milliseconds.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The switch and its lock.
 struct Switch {
@@ -99,7 +99,7 @@ impl Switch {
             .truncate(false)
             .mode(0o600)
             .open(&self.lock)?;
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         loop {
             match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => return Ok(file),

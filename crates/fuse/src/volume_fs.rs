@@ -29,7 +29,7 @@ use crate::opens::{Held, OpenFiles, Opens};
 use crate::ops::{Invalidate, IoctlReply, Listing, OpenFile, Opened, is_dot};
 use crate::room::Room;
 use crate::stale::Stale;
-use crate::{caller, patience};
+use crate::{caller, inline_wait};
 use parking_lot::{MappedRwLockReadGuard, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
@@ -489,7 +489,7 @@ fn take_sgid(fs: &Fs, ctx: &Ctx, ino: Ino) -> Result<(), FsError> {
 
 /// Makes a file durable, in this thread if that may wait.
 fn sync(fs: &Fs, file: &OpenRef, datasync: bool, done: Done) {
-    let wait = if patience::may_wait() {
+    let wait = if inline_wait::may_wait() {
         Wait::Inline
     } else {
         Wait::Deferred

@@ -92,7 +92,7 @@ fn faults_of_a_server_are_found() {
             let how = How {
                 threads,
                 fault: Some(fault),
-                patience: Duration::from_secs(3),
+                timeout: Duration::from_secs(3),
             };
             let found = (0..40).find_map(|seed| round(seed, how).err());
             let found = found

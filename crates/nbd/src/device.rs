@@ -23,7 +23,7 @@ const UNFLUSHED: u64 = 64 << 20;
 
 /// An export of an NBD server.
 ///
-/// A server that is lost is connected to again, for as long as [`NbdOptions::patience`]; meanwhile
+/// A server that is lost is connected to again, for as long as [`NbdOptions::timeout`]; meanwhile
 /// requests wait. All that it had acknowledged and not flushed is written again then, so what was
 /// acknowledged stands even if the server had lost it. If what comes back is something else,
 /// everything fails from then on.

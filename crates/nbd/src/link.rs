@@ -32,7 +32,7 @@ pub struct NbdOptions {
     /// Connections, where the server says that there may be several; at least 1.
     pub connections: usize,
     /// How long to try when the server is lost, before requests fail.
-    pub patience: Duration,
+    pub timeout: Duration,
 }
 
 impl Default for NbdOptions {
@@ -40,7 +40,7 @@ impl Default for NbdOptions {
         NbdOptions {
             read_only: false,
             connections: 4,
-            patience: Duration::from_secs(60),
+            timeout: Duration::from_secs(60),
         }
     }
 }
@@ -92,7 +92,7 @@ impl<'a> Job<'a> {
 /// Requests of one caller that are under way on a connection at a time: what they and their replies
 /// take fits into a socket's buffers, so nobody has to receive while they are sent.
 const WINDOW: usize = 64;
-/// A server that is lost by the same request so often, and for as long as there is patience, will
+/// A server that is lost by the same request so often, and for as long as there is timeout, will
 /// not answer it.
 const IN_VAIN: u32 = 8;
 /// Pauses between attempts to connect.
@@ -252,7 +252,7 @@ impl Link {
             }
             in_vain += 1;
             match lost {
-                Err(e) if in_vain >= IN_VAIN && since.elapsed() >= self.options.patience => {
+                Err(e) if in_vain >= IN_VAIN && since.elapsed() >= self.options.timeout => {
                     return Err(e);
                 }
                 // The first time it may have been lost for long, and be new by now.
@@ -279,7 +279,7 @@ impl Link {
             now.lost_since = Some(Instant::now());
             self.losses.fetch_add(1, Relaxed);
         }
-        let until = now.lost_since.map(|since| since + self.options.patience);
+        let until = now.lost_since.map(|since| since + self.options.timeout);
         let is_over = || until.is_none_or(|until| Instant::now() >= until);
         if let Some(tried) = now.tried
             && is_over()

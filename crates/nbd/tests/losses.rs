@@ -17,7 +17,7 @@ const SIZE: usize = 256 << 10;
 
 fn impatient() -> NbdOptions {
     NbdOptions {
-        patience: Duration::ZERO,
+        timeout: Duration::ZERO,
         ..NbdOptions::default()
     }
 }
@@ -253,7 +253,7 @@ fn a_volume_that_another_machine_took_is_not_touched() {
 fn a_server_that_stays_away_is_given_up_and_taken_back() {
     let server = Server::new(SIZE, How::default(), 1);
     let options = NbdOptions {
-        patience: Duration::from_millis(300),
+        timeout: Duration::from_millis(300),
         ..NbdOptions::default()
     };
     let device = server.open(options);

@@ -31,7 +31,7 @@ use stetfs_fuzzing::visit::{change, wander};
 static MEMORY: memory::Counting = memory::Counting;
 
 /// A case that takes this long hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What all cases that run at a time may have, bytes. Caches take a few MiB each.
 const MEMORY_MAX: usize = 400 << 20;
@@ -82,7 +82,7 @@ fn attack(image: &Image, seed: u64) {
 
 /// One case, with everything that must not happen.
 fn case(image: &Image, seed: u64) -> Result<(), String> {
-    let _watched = watchdog::watch(format!("image {}, seed {seed}", image.name), PATIENCE);
+    let _watched = watchdog::watch(format!("image {}, seed {seed}", image.name), TIMEOUT);
     let result = panic::catch_unwind(AssertUnwindSafe(|| attack(image, seed)));
     let panics = std::mem::take(&mut *PANICS.lock().unwrap());
     if let Some(first) = panics.first() {

@@ -24,7 +24,7 @@ use stetfs_crash::workload::{Op, Script};
 const BLOCKS: [u32; 2] = [1024, 4096];
 
 /// No case takes nearly as long.
-const PATIENCE: Duration = Duration::from_secs(90);
+const TIMEOUT: Duration = Duration::from_secs(90);
 
 /// One crash.
 #[derive(Clone, Copy, Debug)]
@@ -232,7 +232,7 @@ fn cut_everywhere(test: &str, mut case: Case, work: &Work, step: u64, thorough: 
     let mut tried = 0;
     case.cut = number("STETFS_CUT").unwrap_or(0);
     loop {
-        let _watched = watchdog::watch(format!("{case:?}"), PATIENCE);
+        let _watched = watchdog::watch(format!("{case:?}"), TIMEOUT);
         let (crashed, progress, finished) = work.cut_after(case.cut).unwrap();
         let checked = check(work, &crashed, &progress, tried % thorough == 0 || long());
         case.expect(test, &crashed, checked);
@@ -360,7 +360,7 @@ fn tear(
                 torn: Some(torn),
                 ..case
             };
-            let _watched = watchdog::watch(format!("{case:?}"), PATIENCE);
+            let _watched = watchdog::watch(format!("{case:?}"), TIMEOUT);
             let crashed = replay.crash(arrivals(point, torn));
             let thorough = torn % 20 == 0 || long();
             found(case, &crashed, check(work, &crashed, &progress, thorough));
@@ -446,7 +446,7 @@ fn recovery_cut(preset: Preset) {
         };
         for point in points {
             case.cut = point as u64;
-            let _watched = watchdog::watch(format!("recovery of {case:?}"), 4 * PATIENCE);
+            let _watched = watchdog::watch(format!("recovery of {case:?}"), 4 * TIMEOUT);
             replay.advance_to(point);
             let crashed = replay.only_durable();
             let progress = work.progress_at(&log, point);

@@ -51,9 +51,9 @@ fn unescape(field: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Unmounts `dir`, trying for up to `patience` while it is busy.
-pub fn umount(dir: &Path, patience: Duration) -> Result<()> {
-    let until = Instant::now() + patience;
+/// Unmounts `dir`, trying for up to `timeout` while it is busy.
+pub fn umount(dir: &Path, timeout: Duration) -> Result<()> {
+    let until = Instant::now() + timeout;
     loop {
         match unmount(dir, UnmountFlags::empty()) {
             Ok(()) => return Ok(()),

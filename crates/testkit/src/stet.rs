@@ -16,7 +16,7 @@ use crate::scratch::Scratch;
 
 /// How long a mount may take (it may have a journal to replay), and an unmount (all must be written
 /// back).
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long a mount may be in use before its unmount: a child that another test of this process
 /// just forked has all its descriptors until it runs its program.
@@ -96,7 +96,7 @@ impl StetMount {
         if let (Some(deadline), Some(server)) = (deadline, &this.command) {
             this.watchdog = Some(watch(server, deadline)?);
         }
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         while !is_mounted(&this.dir) {
             if let Some(status) = this.try_wait()? {
                 this.command = None;
@@ -153,8 +153,8 @@ impl StetMount {
     }
 
     /// Waits for the server to end by itself.
-    fn wait(&mut self, patience: Duration) -> Result<Option<ExitStatus>> {
-        let until = Instant::now() + patience;
+    fn wait(&mut self, timeout: Duration) -> Result<Option<ExitStatus>> {
+        let until = Instant::now() + timeout;
         loop {
             if let Some(status) = self.try_wait()? {
                 (self.command, self.watchdog) = (None, None);
@@ -193,14 +193,14 @@ impl StetMount {
                 self.dir.display()
             );
         }
-        match self.wait(PATIENCE)? {
+        match self.wait(TIMEOUT)? {
             Some(status) if status.success() => Ok(()),
             Some(status) => bail!(
                 "the server ended with {status} after umount:\n{}",
                 self.log()
             ),
             None => bail!(
-                "the server still ran {PATIENCE:?} after umount:\n{}",
+                "the server still ran {TIMEOUT:?} after umount:\n{}",
                 self.log()
             ),
         }

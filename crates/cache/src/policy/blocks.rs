@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::lists::PerSlot;
-use super::{Access, Choice, Frame, Patience, dirty_of};
+use super::{Access, Attempts, Choice, Frame, dirty_of};
 
 /// Blocks by number, with their slots.
 #[derive(Default)]
@@ -103,7 +103,7 @@ impl Content {
         may_go: &mut dyn FnMut(u32) -> bool,
         choice: &mut Choice,
     ) {
-        let mut patience = Patience::new();
+        let mut attempts = Attempts::new();
         for block in blocks {
             for (_, slot) in self.pages.iter(self.erase.range(block)) {
                 if may_go(slot) {
@@ -112,7 +112,7 @@ impl Content {
                     if self.dirty.get(slot) {
                         choice.write.push(slot);
                     }
-                    if !patience.pinned() {
+                    if !attempts.pinned() {
                         return;
                     }
                 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::lists::{Lists, PerSlot};
-use super::{Access, Choice, Frame, Patience, Policy, Queue, choose_from_back, dirty_of};
+use super::{Access, Attempts, Choice, Frame, Policy, Queue, choose_from_back, dirty_of};
 
 const LRU: usize = 0;
 
@@ -132,13 +132,13 @@ impl Policy for Cflru {
 
     fn choose(&mut self, may_go: &mut dyn FnMut(u32) -> bool, choice: &mut Choice) {
         self.fill();
-        let mut patience = Patience::new();
+        let mut attempts = Attempts::new();
         for slot in self.clean.values().copied() {
             if may_go(slot) {
                 choice.evict.push(slot);
                 return;
             }
-            if !patience.pinned() {
+            if !attempts.pinned() {
                 break;
             }
         }

@@ -6,7 +6,7 @@
 //! out what is used often. In the textbook's its first use counts too.
 
 use super::lists::PerSlot;
-use super::{Access, Choice, Frame, Patience, Policy, dirty_of};
+use super::{Access, Attempts, Choice, Frame, Policy, dirty_of};
 
 const HERE: u8 = 1;
 const REFERENCED: u8 = 2;
@@ -68,7 +68,7 @@ impl Policy for Clock {
     }
 
     fn choose(&mut self, may_go: &mut dyn FnMut(u32) -> bool, choice: &mut Choice) {
-        let mut patience = Patience::new();
+        let mut attempts = Attempts::new();
         for _ in 0..2 * u64::from(self.slots) {
             let at = if self.hand < self.slots { self.hand } else { 0 };
             self.hand = at + 1;
@@ -83,7 +83,7 @@ impl Policy for Clock {
                 if *bits & DIRTY != 0 {
                     choice.write.push(at);
                 }
-                if !patience.pinned() {
+                if !attempts.pinned() {
                     return;
                 }
             }

@@ -19,7 +19,7 @@ use hashbrown::HashMap;
 use super::blocks::{EraseBlocks, Sorted};
 use super::lists::PerSlot;
 use super::shape::{Costs, Shape};
-use super::{Access, Choice, Frame, LOOKS_PER_WRITE, Patience, Policy};
+use super::{Access, Attempts, Choice, Frame, LOOKS_PER_WRITE, Policy};
 
 /// Values are in parts of a page's read.
 const UNIT: u64 = 1 << 10;
@@ -208,7 +208,7 @@ impl Policy for GdErase {
     }
 
     fn choose(&mut self, may_go: &mut dyn FnMut(u32) -> bool, choice: &mut Choice) {
-        let mut patience = Patience::new();
+        let mut attempts = Attempts::new();
         let mut clean = self.clean.iter().copied().peekable();
         let mut groups = self.order.range(..).copied().peekable();
         loop {
@@ -226,7 +226,7 @@ impl Policy for GdErase {
                     self.level = self.level.max(value);
                     return;
                 }
-                if !patience.pinned() {
+                if !attempts.pinned() {
                     return;
                 }
                 continue;
@@ -235,7 +235,7 @@ impl Policy for GdErase {
                 return;
             };
             let mut coldest: Option<(u64, u32)> = None;
-            let mut held = Patience::new();
+            let mut held = Attempts::new();
             for (value, slot) in self.due(block) {
                 choice.write.push(slot);
                 if may_go(slot) {

@@ -101,12 +101,12 @@ pub trait Policy: Send {
     fn to_write(&mut self, limit: usize, out: &mut Vec<u32>);
 }
 
-/// A search's patience with blocks that may not go (policy.P4).
-struct Patience(usize);
+/// How many more blocks that may not go a search looks at (policy.P4).
+struct Attempts(usize);
 
-impl Patience {
-    fn new() -> Patience {
-        Patience(MAX_PINNED)
+impl Attempts {
+    fn new() -> Attempts {
+        Attempts(MAX_PINNED)
     }
 
     /// One more; false when it is the last.
@@ -133,12 +133,12 @@ fn choose_from_back(
     may_go: &mut dyn FnMut(u32) -> bool,
     choice: &mut Choice,
 ) {
-    let mut patience = Patience::new();
+    let mut attempts = Attempts::new();
     let mut first = None;
     while let Some(slot) = queue.back() {
         let around = first == Some(slot);
         first.get_or_insert(slot);
-        if around || !patience.pinned() {
+        if around || !attempts.pinned() {
             return;
         }
         if may_go(slot) {

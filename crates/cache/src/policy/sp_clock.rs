@@ -3,7 +3,7 @@
 
 use super::blocks::Sorted;
 use super::lists::{Lists, PerSlot};
-use super::{Access, Choice, Frame, Patience, Policy, dirty_of};
+use super::{Access, Attempts, Choice, Frame, Policy, dirty_of};
 
 const RING: usize = 0;
 
@@ -72,7 +72,7 @@ impl Policy for SpClock {
     }
 
     fn choose(&mut self, may_go: &mut dyn FnMut(u32) -> bool, choice: &mut Choice) {
-        let mut patience = Patience::new();
+        let mut attempts = Attempts::new();
         for _ in 0..2 * self.len {
             let Some(slot) = self.hand.or_else(|| self.ring.front(RING)) else {
                 return;
@@ -89,7 +89,7 @@ impl Policy for SpClock {
             if state.dirty {
                 choice.write.push(slot);
             }
-            if !patience.pinned() {
+            if !attempts.pinned() {
                 return;
             }
         }

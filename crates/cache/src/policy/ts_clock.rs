@@ -15,7 +15,7 @@ use hashbrown::HashMap;
 
 use super::blocks::{EraseBlocks, Sorted};
 use super::lists::{Lists, PerSlot};
-use super::{Access, Choice, Frame, LOOKS_PER_WRITE, Patience, Policy};
+use super::{Access, Attempts, Choice, Frame, LOOKS_PER_WRITE, Policy};
 
 const RING: usize = 0;
 
@@ -184,7 +184,7 @@ impl Policy for TsClock {
     }
 
     fn choose(&mut self, may_go: &mut dyn FnMut(u32) -> bool, choice: &mut Choice) {
-        let mut patience = Patience::new();
+        let mut attempts = Attempts::new();
         // Nobody counts more than 4.
         for _ in 0..5 * self.len {
             let Some(slot) = self.t_hand.or_else(|| self.ring.front(RING)) else {
@@ -208,7 +208,7 @@ impl Policy for TsClock {
             if state.dirty {
                 choice.write.push(victim);
             }
-            if !patience.pinned() {
+            if !attempts.pinned() {
                 return;
             }
         }

@@ -26,7 +26,7 @@ const SHOW: Duration = Duration::from_millis(200);
 /// See [`SHOW`].
 const SAVE: Duration = Duration::from_secs(5);
 /// A state that takes longer is told of.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Units of a pass that are done, though not in order.
 #[derive(Default)]
@@ -415,7 +415,7 @@ impl Explorer {
                 self.failed.load(Ordering::Relaxed),
             ));
             for (name, since) in self.running.lock().iter_mut() {
-                if since.elapsed() > PATIENCE {
+                if since.elapsed() > TIMEOUT {
                     bar.line(&format!("{name} hangs: judging it takes very long"));
                     *since = Instant::now();
                 }

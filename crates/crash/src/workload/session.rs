@@ -13,7 +13,7 @@ use stetfs::low::{
 use super::op::{Op, bytes, held_number};
 
 /// How long a sync may take; one that takes longer fails with ETIMEDOUT.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A user of an open volume, at work in one directory.
 pub struct Session {
@@ -307,7 +307,7 @@ impl Session {
 pub(crate) fn awaited(start: impl FnOnce(stetfs::low::Done)) -> Done {
     let (answer, wait) = mpsc::channel();
     start(Box::new(move |r| drop(answer.send(r))));
-    wait.recv_timeout(PATIENCE)
+    wait.recv_timeout(TIMEOUT)
         .unwrap_or(Err(FsError::Errno(libc::ETIMEDOUT)))
 }
 

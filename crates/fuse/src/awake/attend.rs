@@ -15,7 +15,7 @@ use super::shared::Shared;
 use crate::sys;
 
 /// How long a thread looks.
-const PATIENCE: Duration = Duration::from_micros(50);
+const SPIN: Duration = Duration::from_micros(50);
 /// So many requests in a row make it begin.
 const ROW: u32 = 64;
 /// A request that comes late, or is served for long, is worth so many that do not, …
@@ -81,7 +81,7 @@ impl Attention {
         let now = Instant::now();
         // What is served for long gains little.
         let served = self.since.duration_since(self.came);
-        let close = served.max(now.duration_since(self.since)) < PATIENCE;
+        let close = served.max(now.duration_since(self.since)) < SPIN;
         self.came = now;
         self.vain = match close {
             true => self.vain.saturating_sub(1),
@@ -132,7 +132,7 @@ impl Attention {
                 came()
             })
         };
-        while !found() && self.since.elapsed() < PATIENCE {}
+        while !found() && self.since.elapsed() < SPIN {}
         if let Some(shared) = &self.shared {
             let micros = self.since.elapsed().as_micros() as u64;
             shared.attended.micros.fetch_add(micros, Ordering::Relaxed);
@@ -217,7 +217,7 @@ mod tests {
                 turns += 1;
                 turns == 3
             });
-            on && turns == 3 && (PATIENCE..20 * PATIENCE).contains(&vain)
+            on && turns == 3 && (SPIN..20 * SPIN).contains(&vain)
         });
     }
 

@@ -42,8 +42,8 @@ pub(crate) use self::times::{Timed, Timer};
 pub(crate) use self::transport::Transport;
 use crate::awake::{Awake, Pulse};
 use crate::buffer;
+use crate::inline_wait::{self, Servers};
 use crate::ops::{FileSystem, Invalidate};
-use crate::patience::{self, Servers};
 
 /// How long what the kernel forgets is let gather where the device brings nothing else: waking a
 /// thread for each inode takes the processor from those that delete many.
@@ -252,7 +252,7 @@ impl<F: FileSystem> Device<'_, F> {
                 Received::End => return Ok(()),
             };
             pulse.beat();
-            patience::set(more, more);
+            inline_wait::set(more, more);
             let request = buf.get(..n).unwrap_or_default();
             let port = || Port::Device(channel.clone());
             match dispatch::serve_bytes(self.fs, port, request) {

@@ -14,8 +14,8 @@ use super::port::Port;
 use super::reply::Reply;
 use super::ring::OPERATION;
 use super::sink::{Answers, Sink};
+use crate::inline_wait;
 use crate::ops::FileSystem;
-use crate::patience;
 use crate::volume_fs::{VolumeFs, VolumeFsOptions};
 
 /// A volume that is served to whoever calls [`Offline::serve`].
@@ -55,7 +55,7 @@ impl Offline {
     /// Serves one request in this thread. Its answer, if it has one, may come later and from
     /// another thread. `alone` tells that no other thread serves meanwhile.
     pub fn serve(&self, request: &[u8], alone: bool) {
-        patience::set(!alone, !alone);
+        inline_wait::set(!alone, !alone);
         let port = || Port::Offline(self.sink.clone());
         self.ended(dispatch::serve_bytes(&*self.fs, port, request));
     }
@@ -69,7 +69,7 @@ impl Offline {
         payload: &[u8],
         alone: bool,
     ) {
-        patience::set(!alone, !alone);
+        inline_wait::set(!alone, !alone);
         let Ok((head, _)) = InHeader::read_from_prefix(head) else {
             return;
         };

@@ -26,7 +26,7 @@ use self::encode::{Bytes, HEAD, Who, long, parts, request, word};
 use self::generate::{Known, Maker};
 
 /// Answers are waited for so long; others may keep the machine busy.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// Requests of a round.
 const REQUESTS: usize = 400;
 /// The directory that no request names.
@@ -196,7 +196,7 @@ pub struct How {
     /// Faults of the server.
     pub fault: Option<Fault>,
     /// Answers are waited for so long; others may keep the machine busy.
-    pub patience: Duration,
+    pub timeout: Duration,
 }
 
 impl Default for How {
@@ -204,7 +204,7 @@ impl Default for How {
         How {
             threads: 1,
             fault: None,
-            patience: PATIENCE,
+            timeout: TIMEOUT,
         }
     }
 }
@@ -270,7 +270,7 @@ struct Shared {
     answers: Arc<Answers>,
     /// How many answers each request is to get.
     wanted: Mutex<BTreeMap<u64, usize>>,
-    patience: Duration,
+    timeout: Duration,
 }
 
 impl Shared {
@@ -312,10 +312,10 @@ impl Shared {
             drop(known);
             give.send((request.clone(), rng.bool(), rng.bool()))
                 .map_err(|e| e.to_string())?;
-            match told.recv_timeout(self.patience) {
+            match told.recv_timeout(self.timeout) {
                 Ok(true) => {}
                 Ok(false) => return Err("the request panicked".to_owned()),
-                Err(_) => return Err(format!("not served within {:?}", self.patience)),
+                Err(_) => return Err(format!("not served within {:?}", self.timeout)),
             }
             let answer = unique.and_then(|n| self.answers.last(n));
             let mut known = self.known.lock().unwrap();
@@ -374,7 +374,7 @@ fn session(seed: u64, how: How, log: &Mutex<Vec<Vec<u8>>>) -> Result<Done, Strin
         known: Mutex::new(known),
         answers,
         wanted: Mutex::new(BTreeMap::from([(1, 1)])),
-        patience: how.patience,
+        timeout: how.timeout,
     };
     let count = rng.usize(1..REQUESTS);
     let destroyed = (rng.u8(..8) == 0).then(|| rng.usize(..count));
@@ -402,7 +402,7 @@ fn session(seed: u64, how: How, log: &Mutex<Vec<Vec<u8>>>) -> Result<Done, Strin
     let wanted = wanted.into_inner().unwrap();
     let begun = Instant::now();
     while answers.counts() != wanted {
-        if begun.elapsed() > how.patience {
+        if begun.elapsed() > how.timeout {
             return Err(unlike(&wanted, &answers.counts()));
         }
         thread::sleep(Duration::from_millis(1));
@@ -412,12 +412,12 @@ fn session(seed: u64, how: How, log: &Mutex<Vec<Vec<u8>>>) -> Result<Done, Strin
         let ended = Arc::into_inner(served).map(|served| served.offline.end());
         let _ = tell.send(ended);
     });
-    match closed.recv_timeout(PATIENCE) {
+    match closed.recv_timeout(TIMEOUT) {
         Ok(Some(ended)) => ended.map_err(|e| format!("closing the volume: {e}"))?,
         Ok(None) => return Err("somebody still holds the session".to_owned()),
         Err(_) => {
             return Err(format!(
-                "the volume was not closed within {PATIENCE:?}, or that panicked"
+                "the volume was not closed within {TIMEOUT:?}, or that panicked"
             ));
         }
     }

@@ -21,7 +21,7 @@ const WHOLE: usize = 256;
 pub(super) struct Gather {
     /// When, and how many.
     answered: Option<(Instant, usize)>,
-    /// Those that came within [`Gather::patience`] of it.
+    /// Those that came within half of what a commit takes.
     came: usize,
     /// What part came again so soon: a mean over the last some, of [`WHOLE`].
     again: usize,
@@ -75,9 +75,9 @@ impl Gather {
 
     /// When those that were answered are late.
     fn until(&self) -> Option<Instant> {
-        let patience = (self.takes / 2).min(LONGEST);
-        let (answered, _) = self.answered.filter(|_| patience >= SHORTEST)?;
-        Some(answered + patience)
+        let half = (self.takes / 2).min(LONGEST);
+        let (answered, _) = self.answered.filter(|_| half >= SHORTEST)?;
+        Some(answered + half)
     }
 }
 

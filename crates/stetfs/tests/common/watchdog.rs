@@ -10,8 +10,8 @@ static CASES: Mutex<Vec<(u64, String, Instant, Duration)>> = Mutex::new(Vec::new
 /// Watches one case until dropped.
 pub struct Watched(u64);
 
-/// Begins to watch: a case that takes longer than `patience` ends the program.
-pub fn watch(what: impl Into<String>, patience: Duration) -> Watched {
+/// Begins to watch: a case that takes longer than `timeout` ends the program.
+pub fn watch(what: impl Into<String>, timeout: Duration) -> Watched {
     use std::sync::Once;
     use std::sync::atomic::{AtomicU64, Ordering};
     static START: Once = Once::new();
@@ -23,7 +23,7 @@ pub fn watch(what: impl Into<String>, patience: Duration) -> Watched {
     CASES
         .lock()
         .unwrap()
-        .push((id, what.into(), Instant::now(), patience));
+        .push((id, what.into(), Instant::now(), timeout));
     Watched(id)
 }
 
@@ -33,7 +33,7 @@ fn look() {
         let cases = CASES.lock().unwrap();
         if let Some((_, what, since, _)) = cases
             .iter()
-            .find(|(_, _, since, patience)| since.elapsed() > *patience)
+            .find(|(_, _, since, timeout)| since.elapsed() > *timeout)
         {
             eprintln!("HANGS, for {:?} now: {what}", since.elapsed());
             // A thread that hangs cannot be ended from another.

@@ -4,7 +4,7 @@
 //! Each thread has a ring of its own with one entry that waits for a request. An operation that is
 //! answered later, from another thread, keeps its entry; the thread then gives the kernel another
 //! one, so a slow answer holds nobody up. Answers from other threads come through a mailbox. (Where
-//! nobody else asks, the thread may wait itself: `patience`.)
+//! nobody else asks, the thread may wait itself: `inline_wait`.)
 
 mod command;
 mod memory;
@@ -33,8 +33,8 @@ use super::dispatch::{self, Body, Next};
 use super::port::Port;
 use super::reply::Reply;
 use crate::awake::{Attention, Pulse};
+use crate::inline_wait::{self, Askers, Servers};
 use crate::ops::FileSystem;
-use crate::patience::{self, Askers, Servers};
 
 /// Entries one thread has at most: operations of its queue under way at once.
 const MAX_ENTRIES: usize = 64;
@@ -68,9 +68,9 @@ pub(super) fn possible(fuse: &Channel, payload: usize) -> io::Result<()> {
     let register = command::entry(Command::Register, 0, 0, &memory, 0);
     // SAFETY: the entry's memory is dropped after the ring, and with that all that is under way.
     unsafe { ring.submission().push(&register) }.map_err(io::Error::other)?;
-    let patience = types::Timespec::new().sec(1);
+    let timeout = types::Timespec::new().sec(1);
     ring.submitter()
-        .submit_with_args(1, &types::SubmitArgs::new().timespec(&patience))?;
+        .submit_with_args(1, &types::SubmitArgs::new().timespec(&timeout))?;
     let answer = ring.completion().next().map(|c| -c.result());
     drop(ring);
     match answer {
@@ -341,7 +341,7 @@ impl<F: FileSystem> Queue<'_, F> {
         let crowded = self.askers.ask(head.pid);
         // What else is answered meanwhile would wait, too.
         let alone = self.waiting + 1 == self.entries.len();
-        patience::set(self.more && alone && !crowded, self.more);
+        inline_wait::set(self.more && alone && !crowded, self.more);
         let reply = Reply::new(Port::Ring(slot), head.unique);
         if let Next::Destroy(reply) =
             dispatch::serve(self.fs, &head, Body::split(&operation, payload), reply)

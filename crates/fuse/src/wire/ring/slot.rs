@@ -33,7 +33,7 @@ pub(super) struct Mailbox {
 pub(super) static MAILBOXES: Mutex<Vec<Weak<Mailbox>>> = Mutex::new(Vec::new());
 
 /// How long is waited for threads that are busy.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Has each thread give the kernel all its entries, as [`FileSystem::may_hold_back`] says by now.
 pub(crate) fn spare_all() {
@@ -46,7 +46,7 @@ pub(crate) fn spare_all() {
         // As in `Slot::put`.
         let _ = rustix::io::write(&mailbox.wake, &1u64.to_ne_bytes());
     }
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     let is_ready = |mailbox: &Arc<Mailbox>| mailbox.spare.load(Ordering::Acquire);
     while !all.iter().all(is_ready) && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(1));

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use super::Programs;
 
 /// Until a server is ready, or has ended: devices may be slow.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Stopped when dropped.
 pub(in super::super) struct Server<'p> {
@@ -79,7 +79,7 @@ impl<'p> Server<'p> {
     }
 
     fn wait_until(&mut self, is_ready: impl Fn(&Path) -> bool) -> Result<()> {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         while !is_ready(self.dir.path()) {
             let name = self.programs.name;
             if let Some(status) = self.child.try_wait()? {
@@ -88,7 +88,7 @@ impl<'p> Server<'p> {
             }
             if Instant::now() > until {
                 bail!(
-                    "{name} is not ready after {PATIENCE:?}:\n{}",
+                    "{name} is not ready after {TIMEOUT:?}:\n{}",
                     self.messages()
                 );
             }
@@ -104,7 +104,7 @@ impl<'p> Server<'p> {
         }
         for signal in self.signals.into_iter().chain([Signal::KILL]) {
             kill_process(Pid::from_child(&self.child), signal)?;
-            let until = Instant::now() + PATIENCE;
+            let until = Instant::now() + TIMEOUT;
             while Instant::now() < until {
                 if let Some(status) = self.child.try_wait()? {
                     let clean = signal == self.signals[0] && status.success();
