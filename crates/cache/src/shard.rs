@@ -84,6 +84,24 @@ impl<X: Default> Shard<X> {
         (block, evicted)
     }
 
+    /// Room for so many blocks from now on. More leave as others come, or by [`shrink`](Self::shrink).
+    pub(crate) fn set_capacity(&mut self, blocks: usize) {
+        self.capacity = blocks;
+    }
+
+    /// Lets up to `most` blocks go that are more than it has room for. How many went: none when it
+    /// is within its room, or when those above it are held.
+    pub(crate) fn shrink(&mut self, most: u64) -> u64 {
+        let mut gone = 0;
+        while self.map.len() > self.capacity && gone < most {
+            match self.evict() {
+                0 => break,
+                n => gone += n,
+            }
+        }
+        gone
+    }
+
     /// A block's data goes home later.
     pub(crate) fn dirtied(&mut self, nr: u64) {
         if let Some(at) = self.map.get(&nr) {
@@ -205,5 +223,31 @@ mod tests {
         shard.drop_clean();
         assert_eq!(shard.len(), 0);
         assert_eq!(shard.free.len(), shard.slots.len());
+    }
+
+    #[test]
+    fn it_shrinks_in_steps_to_another_room_and_grows_again() {
+        let mut shard = shard(100);
+        let held: Vec<_> = (0..10).map(|nr| shard.get_or_insert(nr).0).collect();
+        for nr in 10..100 {
+            shard.get_or_insert(nr);
+        }
+        shard.set_capacity(20);
+        assert!((32..64).contains(&shard.shrink(32)));
+        while shard.shrink(32) > 0 {}
+        assert_eq!(shard.len(), 20);
+        assert!((0..10).all(|nr| shard.find(nr).is_some()));
+        // What is held may be more than there is room for.
+        shard.set_capacity(4);
+        while shard.shrink(32) > 0 {}
+        assert_eq!(shard.len(), 10);
+        drop(held);
+        while shard.shrink(32) > 0 {}
+        assert_eq!(shard.len(), 4);
+        shard.set_capacity(50);
+        for nr in 200..300 {
+            shard.get_or_insert(nr);
+        }
+        assert_eq!(shard.len(), 50);
     }
 }

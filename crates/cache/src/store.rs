@@ -47,6 +47,12 @@ const SHARDS: usize = 64;
 /// Erase blocks that a shard has room for at least, where a policy goes by erase blocks.
 const ERASE_BLOCKS: usize = 8;
 
+/// Blocks that a shard has room for at least.
+const LEAST: usize = 4;
+
+/// Blocks that leave a shard under one lock when the cache gets smaller.
+const STEP: u64 = 256;
+
 /// Bytes of an erase block, unless the user says something else.
 const ERASE_BLOCK: u64 = 4 << 20;
 
@@ -90,7 +96,7 @@ impl<X: Default> Cache<X> {
             false => (SHARDS, 1),
         };
         let shape = Shape {
-            capacity: (pages / shards).max(4),
+            capacity: (pages / shards).max(LEAST),
             erase_block,
             costs: Costs::default(),
         };
@@ -231,6 +237,24 @@ impl<X: Default> Cache<X> {
     pub fn drop_clean(&self) {
         for shard in &self.shards {
             shard.lock().drop_clean();
+        }
+    }
+
+    /// Another bound of clean pages, bytes. What is above it leaves before this returns, but for
+    /// what is held; whoever uses the cache meanwhile waits for a short step. How the policy
+    /// shares out its room stays as it was made for the first bound.
+    pub fn set_capacity(&self, bytes: u64) {
+        let pages = bytes / self.block_size.max(1) as u64;
+        let each = (pages as usize / self.shards.len()).max(LEAST);
+        for shard in &self.shards {
+            shard.lock().set_capacity(each);
+            loop {
+                let gone = shard.lock().shrink(STEP);
+                self.evictions.fetch_add(gone, Ordering::Relaxed);
+                if gone == 0 {
+                    break;
+                }
+            }
         }
     }
 

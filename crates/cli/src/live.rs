@@ -9,6 +9,7 @@ use stetfs_fuse::{Connection, Mounted, Server, VolumeFs, is_root};
 use crate::failure::{Code, Failure, Result};
 use crate::job::Job;
 use crate::log;
+use crate::memory::CacheBound;
 use crate::options::{self, Options};
 use crate::sandbox::Sandbox;
 
@@ -23,12 +24,19 @@ pub(crate) struct Live {
     /// As of now.
     options: Mutex<Options>,
     /// Prepares memory for the cache.
-    memory: Mutex<Option<Preparer>>,
+    memory: Option<Preparer>,
+    cache_bound: Arc<CacheBound>,
 }
 
 impl Live {
     /// The mount of `server`, made for `job`.
-    pub(crate) fn new(server: &Server, job: &Job, memory: Option<Preparer>) -> Live {
+    pub(crate) fn new(
+        server: &Server,
+        job: &Job,
+        memory: Option<Preparer>,
+        cache_bound: Arc<CacheBound>,
+    ) -> Live {
+        cache_bound.mounted(server.fs());
         Live {
             fs: Arc::clone(server.fs()),
             mounted: server.mounted().clone(),
@@ -36,7 +44,8 @@ impl Live {
             sandbox: OnceLock::new(),
             source: job.source.clone(),
             options: Mutex::new(job.options.clone()),
-            memory: Mutex::new(memory),
+            memory,
+            cache_bound,
         }
     }
 
@@ -99,14 +108,14 @@ impl Live {
                         tracing::error!("cannot take back a remount: {e}");
                     }
                 })?;
-            let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(memory) = memory.as_mut() {
+            if let Some(memory) = &self.memory {
                 memory.set_bound(volume.fs.cache_bytes);
             }
         }
         if !stops {
             self.set_flags(&wanted)?;
         }
+        self.cache_bound.set(&wanted);
         *current = wanted;
         Ok(())
     }

@@ -14,6 +14,7 @@ mod interrupt;
 mod job;
 mod live;
 mod log;
+mod memory;
 mod net;
 mod notify;
 mod options;

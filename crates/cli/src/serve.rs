@@ -19,6 +19,7 @@ use crate::control::{self, server::Control};
 use crate::failure::{Code, Failure, Result};
 use crate::job::Job;
 use crate::live::Live;
+use crate::memory::CacheBound;
 use crate::net::{self, Network};
 use crate::sandbox::{Sandbox, Wanted};
 
@@ -57,8 +58,11 @@ pub(crate) fn serve(job: &Job, ready: impl FnOnce(Option<String>)) -> Result {
         tracing::debug!("no directory for the control socket: {e}");
     }
     sandbox.enter(&control::place(), Network::of(&devices))?;
-    // Nothing depends on it but time.
-    let memory = Preparer::start(job.options.volume()?.fs.cache_bytes)
+    let bound = Arc::new(CacheBound::default());
+    bound.set(&job.options);
+    let asked = Arc::clone(&bound);
+    // Nothing depends on it but time, and that the cache follows the memory there is.
+    let memory = Preparer::start(job.options.volume()?.fs.cache_bytes, move || asked.follow())
         .inspect_err(|e| tracing::warn!("memory is not prepared before it is needed: {e}"))
         .ok();
     let is_sparse = devices.is_sparse();
@@ -87,7 +91,7 @@ pub(crate) fn serve(job: &Job, ready: impl FnOnce(Option<String>)) -> Result {
         }
     };
     drop(volume);
-    let live = Arc::new(Live::new(&server, job, memory));
+    let live = Arc::new(Live::new(&server, job, memory, bound));
     handle_signals(&live, job.daemon)?;
     let control = listen(&live);
     if !job.options.read_only

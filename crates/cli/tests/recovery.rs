@@ -266,21 +266,37 @@ fn region(dir: &Path) -> String {
 }
 
 /// Appends and syncs, which takes a record each and no flush; gives what the file has then.
+///
+/// A sync(2) of anybody on the machine reaches this volume too, and flushes. A round beside one says
+/// nothing, so it is taken again.
 fn append_and_sync(d: &Daemon) -> Vec<u8> {
     let path = d.file("log");
     let mut file = File::create(&path).unwrap();
     file.sync_all().unwrap();
     let counts = || {
         let stat = json(&["stat", d.dir()]);
-        let count = |at: &str| stat.pointer(at).unwrap().as_u64().unwrap();
-        (count("/journal/file_records"), count("/device/flushes"))
+        let count = |at: &str| stat.pointer(at).and_then(Value::as_u64);
+        (
+            count("/journal/file_records").unwrap(),
+            count("/device/flushes").unwrap(),
+            count("/requests/syncfs").unwrap_or(0),
+        )
     };
-    let before = counts();
-    for i in 0..20u8 {
-        file.write_all(&[i; 4096]).unwrap();
-        file.sync_all().unwrap();
+    let mut quiet = false;
+    for _ in 0..10 {
+        let before = counts();
+        for i in 0..20u8 {
+            file.write_all(&[i; 4096]).unwrap();
+            file.sync_all().unwrap();
+        }
+        let after = counts();
+        quiet = after.2 == before.2;
+        if quiet {
+            assert_eq!((after.0, after.1), (before.0 + 20, before.1));
+            break;
+        }
     }
-    assert_eq!(counts(), (before.0 + 20, before.1));
+    assert!(quiet, "somebody calls sync(2) all the time");
     std::fs::read(path).unwrap()
 }
 

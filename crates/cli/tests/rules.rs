@@ -304,6 +304,20 @@ fn the_scanner_sees_what_it_is_to_see() {
         lines: lines.map(String::from).into(),
     };
     assert!(holds(&source, 0) && !holds(&source, 3) && holds(&source, 5));
+    let lines = [
+        "    fn declared(",
+        "        &self,",
+        "    ) -> u8;",
+        "    pub(crate) unsafe fn short() {}",
+        "    pub(in crate::x) const fn made<T>(",
+        "    ) {",
+        "        if x {",
+        "        }",
+        "    }",
+        "// an fn is not one",
+    ];
+    let expected = [("declared", 1, 3), ("short", 4, 1), ("made", 5, 5)];
+    assert_eq!(functions(&lines.map(String::from)), expected);
 }
 
 /// Columns of a document or a comment.
@@ -348,4 +362,72 @@ fn documents_and_comments_are_wrapped() {
         long.for_each(|(at, _)| found(&source, at));
     }
     assert!(long.is_empty(), "longer than {COLUMNS} columns:{long}");
+}
+
+/// Lines of a file and of a function of the product: longer ones have more than one subject.
+const FILE: usize = 500;
+const FUNCTION: usize = 80;
+
+/// Lines of product code: what stands before the tests of the file.
+fn product(source: &Source) -> &[String] {
+    let lines = &source.lines;
+    let tests = lines.iter().position(|l| l == "mod tests {");
+    &lines[..tests.unwrap_or(lines.len())]
+}
+
+/// The functions in these lines, as rustfmt writes them: the name, the first line, how many.
+fn functions(lines: &[String]) -> Vec<(&str, usize, usize)> {
+    let mut found = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        let text = line.trim_start();
+        let Some((before, name)) = text.split_once("fn ") else {
+            continue;
+        };
+        let is_item = |word: &str| {
+            ["const", "unsafe", "extern", "\"C\"", "in"].contains(&word)
+                || word.starts_with("pub")
+                || word.ends_with(')')
+        };
+        let name = name.split(['(', '<']).next().unwrap();
+        if !before.split_whitespace().all(is_item) || name.is_empty() {
+            continue;
+        }
+        let indent = &line[..line.len() - text.len()];
+        let rest = lines[at..].iter();
+        // What is only declared ends before it has a body.
+        let opens = |l: &&String| l.ends_with('{') || l.ends_with('}') || l.ends_with(';');
+        let head = rest.clone().position(|l| opens(&l)).unwrap_or(0);
+        let end = format!("{indent}}}");
+        let body = match lines[at + head].ends_with('{') {
+            true => rest.skip(head).position(|l| *l == end).unwrap_or(0),
+            false => 0,
+        };
+        found.push((name, at + 1, head + body + 1));
+    }
+    found
+}
+
+#[test]
+fn files_and_functions_are_short() {
+    let sources = sources(&["crates"], ".rs");
+    let is_product = |path: &str| path.contains("/src/") && !path.contains("tests");
+    let (mut long, mut seen) = (String::new(), 0);
+    for source in sources.iter().filter(|s| is_product(&s.path)) {
+        let lines = product(source);
+        if lines.len() > FILE {
+            write!(long, "\n{} has {} lines", source.path, lines.len()).unwrap();
+        }
+        for (name, at, length) in functions(lines) {
+            seen += 1;
+            if length > FUNCTION {
+                let place = format!("{}:{at}", source.path);
+                write!(long, "\n{place}: {name} has {length} lines").unwrap();
+            }
+        }
+    }
+    assert!(seen > 5000, "{seen} functions were found");
+    assert!(
+        long.is_empty(),
+        "longer than {FILE} or {FUNCTION} lines:{long}"
+    );
 }

@@ -2,8 +2,9 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use super::chunk::POOL;
 use super::pages::Pages;
@@ -14,11 +15,18 @@ pub fn memory_stats() -> MemoryStats {
     POOL.stats()
 }
 
+/// Its owner is asked for the bound after so many regions were taken, …
+const REGIONS: u64 = 8;
+/// … or fewer in this time, …
+const TIME: Duration = Duration::from_secs(1);
+/// … and on an idle system after this time: memory may have become less, or more.
+const IDLE_TIME: Duration = Duration::from_secs(10);
+
 /// A thread that prepares memory for blocks ahead of its use, until this is dropped: up to 64 MiB
 /// for who uses much, 4 MiB on an idle system. Without one who touches memory first waits for it.
 #[derive(Debug)]
 pub struct Preparer {
-    bound: u64,
+    bound: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -27,16 +35,23 @@ impl Preparer {
     /// Starts it. It prepares nothing while more than `bound` bytes are in use or ready: the size
     /// of the cache. The bounds of several add up.
     ///
+    /// `ask` is called in its thread, and says what the bound is from then on, if it is another:
+    /// while memory is taken at each 16 MiB and each second at least, and else each ten seconds.
+    ///
     /// # Errors
     /// No thread could be made.
-    pub fn start(bound: u64) -> io::Result<Preparer> {
+    pub fn start(
+        bound: u64,
+        ask: impl FnMut() -> Option<u64> + Send + 'static,
+    ) -> io::Result<Preparer> {
+        let bound = Arc::new(AtomicU64::new(bound));
         let stop = Arc::new(AtomicBool::new(false));
-        let until = Arc::clone(&stop);
+        let (until, asked) = (Arc::clone(&stop), Asked::new(ask, Arc::clone(&bound)));
         let thread = std::thread::Builder::new()
             .name("stet-memory".into())
-            .spawn(move || run(&POOL, &until))?;
+            .spawn(move || run(&POOL, &until, asked))?;
         let mut state = POOL.state.lock();
-        state.allow(bound, 0);
+        state.allow(bound.load(Ordering::Relaxed), 0);
         state.preparers += 1;
         drop(state);
         POOL.changed.notify_all();
@@ -48,17 +63,57 @@ impl Preparer {
     }
 
     /// Another bound from now on.
-    pub fn set_bound(&mut self, bound: u64) {
-        let old = std::mem::replace(&mut self.bound, bound);
-        POOL.state.lock().allow(bound, old);
+    pub fn set_bound(&self, bound: u64) {
+        set_bound(&self.bound, bound);
         POOL.changed.notify_all();
+    }
+}
+
+/// Changes what one thread adds to the bound of the pool, bytes.
+fn set_bound(own: &AtomicU64, bound: u64) {
+    let mut state = POOL.state.lock();
+    let old = own.swap(bound, Ordering::Relaxed);
+    state.allow(bound, old);
+}
+
+/// When the owner of a thread is asked for its bound.
+struct Asked<F> {
+    ask: F,
+    bound: Arc<AtomicU64>,
+    /// Regions that had been taken when it was asked last, and when that was.
+    taken: u64,
+    at: Instant,
+}
+
+impl<F: FnMut() -> Option<u64>> Asked<F> {
+    fn new(ask: F, bound: Arc<AtomicU64>) -> Asked<F> {
+        Asked {
+            ask,
+            bound,
+            taken: 0,
+            at: Instant::now(),
+        }
+    }
+
+    /// Whether it is time to ask, `taken` regions having been taken since the process began.
+    fn is_due(&self, taken: u64) -> bool {
+        let time = if taken > self.taken { TIME } else { IDLE_TIME };
+        taken >= self.taken + REGIONS || self.at.elapsed() >= time
+    }
+
+    /// Asks, without the pool's lock.
+    fn ask(&mut self, taken: u64) {
+        (self.taken, self.at) = (taken, Instant::now());
+        if let Some(bound) = (self.ask)() {
+            set_bound(&self.bound, bound);
+        }
     }
 }
 
 impl Drop for Preparer {
     fn drop(&mut self) {
         let mut state = POOL.state.lock();
-        state.allow(0, self.bound);
+        state.allow(0, self.bound.load(Ordering::Relaxed));
         state.preparers -= 1;
         self.stop.store(true, Ordering::Relaxed);
         drop(state);
@@ -71,11 +126,16 @@ impl Drop for Preparer {
 }
 
 /// Does what there is to do, and waits for more.
-fn run(pool: &Pool, stop: &AtomicBool) {
+fn run(pool: &Pool, stop: &AtomicBool, mut asked: Asked<impl FnMut() -> Option<u64>>) {
     let (mut seen, mut pages) = (0, Pages::default());
     let mut state = pool.state.lock();
     loop {
-        if let Some(job) = state.job() {
+        let taken = state.taken();
+        if asked.is_due(taken) && !stop.load(Ordering::Relaxed) {
+            drop(state);
+            asked.ask(taken);
+            state = pool.state.lock();
+        } else if let Some(job) = state.job() {
             let (Job::Prepare(nr) | Job::GiveBack(nr)) = job;
             let region = state.region(nr);
             drop(state);
@@ -98,7 +158,7 @@ fn run(pool: &Pool, stop: &AtomicBool) {
             }
             seen = state.taken();
         } else {
-            pool.changed.wait(&mut state);
+            pool.changed.wait_for(&mut state, IDLE_TIME);
         }
     }
 }
@@ -126,7 +186,10 @@ mod tests {
 
     #[test]
     fn it_prepares_while_it_lives_and_leaves_nothing() {
-        let mut preparer = Preparer::start(256 << 20).unwrap();
+        let bound = Arc::new(AtomicU64::new(0));
+        let said = Arc::clone(&bound);
+        let ask = move || Some(said.load(Ordering::Relaxed)).filter(|bound| *bound > 0);
+        let preparer = Preparer::start(256 << 20, ask).unwrap();
         assert!(within(20, || memory_stats().ready >= (IDLE * REGION) as u64));
         let threads: Vec<_> = (0..4)
             .map(|_| {
@@ -146,6 +209,12 @@ mod tests {
             .collect();
         threads.into_iter().for_each(|t| t.join().unwrap());
         assert!(memory_stats().prepared > 0);
+        // It follows what it is told while memory is taken.
+        bound.store(1 << 20, Ordering::Relaxed);
+        let mut list = Vec::new();
+        chunk::take(4, 2 * REGIONS as usize + 2, &mut list);
+        assert!(within(20, || preparer.bound.load(Ordering::Relaxed) == 1 << 20));
+        chunk::give(list.into_iter());
         preparer.set_bound(0);
         assert!(within(20, || memory_stats().ready == 0));
         drop(preparer);

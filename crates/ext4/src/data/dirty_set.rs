@@ -20,10 +20,15 @@ pub(crate) struct DirtySet {
     /// Dirty bytes, those being written included.
     bytes: AtomicU64,
     /// Above this writers wait, bytes.
-    bound: u64,
+    bound: AtomicU64,
     /// For [`DataStore::throttle_data`]: something was written home.
     room: Condvar,
     waiting: parking_lot::Mutex<()>,
+}
+
+/// Dirty bytes above which writers wait, with a cache of so many bytes.
+fn bound(cache_bytes: u64) -> u64 {
+    (cache_bytes / 2).max(256 << 10)
 }
 
 impl DirtySet {
@@ -33,7 +38,7 @@ impl DirtySet {
             streams: Mutex::new(Rank::InodeLeaf, BTreeSet::new()),
             lost: Mutex::new(Rank::InodeLeaf, BTreeSet::new()),
             bytes: AtomicU64::new(0),
-            bound: (opts.cache_bytes / 2).max(256 << 10),
+            bound: AtomicU64::new(bound(opts.cache_bytes)),
             room: Condvar::new(),
             waiting: parking_lot::Mutex::new(()),
         }
@@ -51,7 +56,14 @@ impl DirtySet {
 
     /// From here on data is written home without waiting for its age.
     pub(crate) fn much(&self) -> u64 {
-        self.bound / 2
+        self.bound.load(Ordering::Relaxed) / 2
+    }
+
+    /// The cache has another bound now, bytes.
+    pub(crate) fn set_cache_bytes(&self, bytes: u64) {
+        self.bound.store(bound(bytes), Ordering::Relaxed);
+        let _waiting = self.waiting.lock();
+        self.room.notify_all();
     }
 
     /// So many bytes have come home, or are gone.
@@ -69,13 +81,13 @@ impl DirtySet {
     /// Waits until there are fewer dirty bytes than the bound, at most `longest`.
     pub(crate) fn wait_for_room(&self, longest: Duration) {
         let mut waiting = self.waiting.lock();
-        if self.bytes() > self.bound {
+        if self.is_full() {
             self.room.wait_for(&mut waiting, longest);
         }
     }
 
     /// Whether writers have to wait.
     pub(crate) fn is_full(&self) -> bool {
-        self.bytes() > self.bound
+        self.bytes() > self.bound.load(Ordering::Relaxed)
     }
 }

@@ -69,6 +69,12 @@ impl DataStore {
         Ok(())
     }
 
+    /// The cache has another bound from now on, bytes, and dirty data with it.
+    pub(crate) fn set_cache_bytes(&self, bytes: u64) {
+        self.state.dirty.set_cache_bytes(bytes);
+        self.wake_flusher();
+    }
+
     /// Writes home what is old, what is written as a stream, and all of it when there is much.
     fn write_back(&self) -> Result<(), JournalError> {
         self.flush_streams()?;

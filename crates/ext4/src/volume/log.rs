@@ -95,10 +95,15 @@ pub(super) fn without(
 /// What transactions and images that wait to go home may hold however small the cache, bytes.
 const JOURNAL_MEMORY: u64 = 16 << 20;
 
+/// What the journal may hold with a cache of so many bytes, bytes.
+pub(super) fn memory(cache_bytes: u64) -> u64 {
+    (cache_bytes / 2).clamp(JOURNAL_MEMORY, MOST_MEMORY)
+}
+
 pub(super) fn config(opts: &FsOptions) -> JournalConfig {
     JournalConfig {
         commit_secs: opts.commit_secs,
-        memory: (opts.cache_bytes / 2).clamp(JOURNAL_MEMORY, MOST_MEMORY),
+        memory: memory(opts.cache_bytes),
         barrier: opts.barrier,
         canary: opts.canary,
         ..JournalConfig::default()

@@ -13,6 +13,7 @@ mod frost;
 mod inspect;
 mod log;
 mod marks;
+mod memory;
 mod mmp;
 mod open;
 mod orphans;

@@ -1,6 +1,7 @@
 //! The parts of an open volume, before they are one.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use stetfs_block::BlockDevice;
 use stetfs_cache::CacheConfig;
@@ -91,6 +92,7 @@ impl Parts {
         let generation = repeat::seed(&self.sb, opts.epoch);
         let vol = Arc::new(Volume {
             geo: self.geo,
+            cache_bytes: AtomicU64::new(opts.cache_bytes),
             opts,
             cache: self.cache,
             journal,

@@ -1,6 +1,7 @@
 //! What all stores of an open volume stand on.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use stetfs_journal::{Cache, CommitPoint, Journal};
 use stetfs_ondisk::ext4::time::Timestamp;
@@ -17,6 +18,8 @@ const TICK: u32 = 4_000_000;
 pub(crate) struct Volume {
     pub(crate) geo: Geometry,
     pub(crate) opts: FsOptions,
+    /// [`FsOptions::cache_bytes`] now (`volume/memory.rs`).
+    pub(super) cache_bytes: AtomicU64,
     pub(crate) cache: Arc<Cache>,
     pub(crate) journal: Arc<Journal>,
     /// Superblock state that changes while mounted.

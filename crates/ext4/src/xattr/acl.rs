@@ -3,7 +3,7 @@
 use stetfs_ondisk::ext4::acl::{Acl, AclError};
 use stetfs_ondisk::ext4::xattr::index;
 
-use super::store::{Layout, Stored};
+use super::layout::{Layout, Stored};
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};

@@ -4,7 +4,7 @@ use stetfs_journal::{Credits, Handle};
 use stetfs_ondisk::ext4::inode::GOOD_OLD_INODE_SIZE;
 
 use super::acl::AclKind;
-use super::store::Layout;
+use super::layout::Layout;
 use crate::error::Result;
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};

@@ -5,7 +5,7 @@ use stetfs_ondisk::ext4::inode::InodeFlags;
 use stetfs_ondisk::ext4::xattr::{self, VALUE_MAX, Value, index};
 
 use super::acl::AclKind;
-use super::store::Layout;
+use super::layout::Layout;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};

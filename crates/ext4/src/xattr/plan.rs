@@ -2,7 +2,7 @@
 
 use stetfs_ondisk::ext4::xattr::{self, Attr, Value};
 
-use super::store::{Layout, Stored};
+use super::layout::{Layout, Stored};
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};

@@ -123,6 +123,7 @@ impl Journal {
             cache,
             logs_changes: codec.change_unit().is_some(),
             margin: AtomicU32::new(0),
+            memory: AtomicU64::new(config.memory),
             commit_millis: AtomicU64::new(u64::from(config.commit_secs.max(1)) * 1000),
             lanes: lanes.collect(),
             stamp: AtomicU64::new(config.first_stamp),
@@ -357,6 +358,14 @@ impl Journal {
         self.inner
             .commit_millis
             .store(u64::from(secs.max(1)) * 1000, Ordering::Relaxed);
+    }
+
+    /// Another bound of the memory that transactions and pending checkpoints hold, bytes. Above it
+    /// callers of [`throttle`](Self::throttle) wait until enough is home. How long a transaction
+    /// gets stays as the first bound had it.
+    pub fn set_memory(&self, bytes: u64) {
+        self.inner.memory.store(bytes, Ordering::Relaxed);
+        self.inner.checkpoint_signal.ask();
     }
 
     /// For people: what the codec decides, and why.

@@ -62,6 +62,9 @@ pub(crate) struct Inner {
     pub home: Box<dyn Home>,
     pub records: Option<Arc<dyn RecordLog>>,
     pub config: JournalConfig,
+    /// [`JournalConfig::memory`] now, bytes. How long transactions get stays as it was at first:
+    /// handles that were promised room have it.
+    pub memory: AtomicU64,
     /// `commit=` may change at a remount.
     pub commit_millis: AtomicU64,
     /// Credits of every handle on top of what it asks for.
@@ -221,7 +224,7 @@ impl Inner {
 
     /// Bound of `pinned`.
     pub(crate) fn pinned_limit(&self) -> u64 {
-        self.config.memory / self.cache.block_size() as u64
+        self.memory.load(Ordering::Relaxed) / self.cache.block_size() as u64
     }
 
     pub(crate) fn barrier(&self) -> bool {

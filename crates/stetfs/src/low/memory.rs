@@ -11,7 +11,8 @@ pub fn default_cache_bytes() -> u64 {
     (usable_memory() / 8).clamp(LEAST, MOST)
 }
 
-/// Bytes of memory that this process may use: the machine's, or what its control groups allow.
+/// Bytes of memory that this process may use now: the machine's, or what its control groups allow.
+/// Above `memory.high` the kernel slows it down, above `memory.max` it ends it.
 pub fn usable_memory() -> u64 {
     let info = rustix::system::sysinfo();
     // The kernel's types differ between architectures.
@@ -33,17 +34,17 @@ fn limit_files(own: &str, root: &Path) -> Vec<PathBuf> {
         let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else {
             continue;
         };
-        let (mount, file) = match controllers {
-            "" => (root.to_owned(), "memory.max"),
+        let (mount, names) = match controllers {
+            "" => (root.to_owned(), &["memory.max", "memory.high"][..]),
             c if c.split(',').any(|c| c == "memory") => {
-                (root.join("memory"), "memory.limit_in_bytes")
+                (root.join("memory"), &["memory.limit_in_bytes"][..])
             }
             _ => continue,
         };
         // A group is bounded by those above it.
         let path = mount.join(path.trim_start_matches('/'));
         let up = path.ancestors().take_while(|dir| dir.starts_with(&mount));
-        files.extend(up.map(|dir| dir.join(file)));
+        files.extend(up.flat_map(|dir| names.iter().map(move |name| dir.join(name))));
     }
     files
 }
@@ -66,7 +67,9 @@ mod tests {
             "/cg/memory/a/memory.limit_in_bytes",
             "/cg/memory/memory.limit_in_bytes",
             "/cg/c/memory.max",
+            "/cg/c/memory.high",
             "/cg/memory.max",
+            "/cg/memory.high",
         ];
         assert_eq!(files, expected.map(PathBuf::from));
         assert!(limit_files("nonsense", Path::new("/cg")).is_empty());

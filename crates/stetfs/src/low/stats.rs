@@ -438,7 +438,7 @@ impl Volume {
             },
             cache: CacheStats {
                 policy: self.options().cache_policy.name(),
-                bytes_at_most: self.options().cache_bytes,
+                bytes_at_most: self.fs().cache_bytes(),
                 hits: fs.cache.hits,
                 misses: fs.cache.misses,
                 evictions: fs.cache.evictions,

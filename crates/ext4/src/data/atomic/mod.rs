@@ -217,7 +217,7 @@ impl AtomicGroup {
 
     /// Bytes that all groups may keep in memory.
     fn most_memory(&self) -> u64 {
-        self.fs.vol.opts.cache_bytes / SHARE
+        self.fs.cache_bytes() / SHARE
     }
 
     fn full(&self) -> FsError {
