@@ -5,6 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use serde::Serialize;
 use stetfs_block::{BlockDevice, Failed, FailedRequest, FileDevice, Latency};
+use stetfs_ext4::FsStats;
 use stetfs_journal::compose::Axis;
 use stetfs_nbd::NbdDevice;
 
@@ -124,6 +125,61 @@ pub struct JournalStats {
     pub commit_micros_mean: u64,
 }
 
+impl JournalStats {
+    /// Those of a volume, with what its journal counted.
+    fn of(volume: &Volume, fs: &FsStats) -> Self {
+        let j = &fs.journal;
+        Self {
+            preset: volume.journal().to_string(),
+            parts: Axis::ALL
+                .into_iter()
+                .map(|axis| (axis.name(), volume.journal().part(axis).name))
+                .collect(),
+            home: volume.home(),
+            region: volume.region(),
+            commits: j.commits,
+            syncs: j.syncs,
+            plain_syncs: j.plain_syncs,
+            bytes_logged: j.bytes_logged,
+            bytes_packed: j.bytes_packed,
+            chunks_raw: j.chunks_raw,
+            chunks_lz4: j.chunks_lz4,
+            chunks_zstd: j.chunks_zstd,
+            packing_micros: j.packing_micros,
+            packing_note: fs.packing_note.clone(),
+            file_records: j.file_records,
+            file_pages: j.file_pages,
+            file_bytes: j.file_bytes,
+            file_flushes: j.file_flushes,
+            file_commits: fs
+                .sync_reasons
+                .iter()
+                .copied()
+                .filter(|(_, n)| *n > 0)
+                .collect(),
+            shared: j.shared,
+            copied: j.copied,
+            bytes_home: j.bytes_home,
+            checkpoints: j.checkpoints,
+            forced_checkpoints: j.forced_checkpoints,
+            edges: j.edges,
+            borrowed: j.borrowed,
+            waits_locked: j.waits_locked,
+            waiting_locked_micros: j.waiting_locked_nanos / 1000,
+            waits_room: j.waits_room,
+            waiting_room_micros: j.waiting_room_nanos / 1000,
+            copies: j.copies,
+            copies_bytes: j.copies_bytes,
+            copying_micros: j.copying_nanos / 1000,
+            copies_ahead: j.copies_ahead,
+            copies_ahead_bytes: j.copies_ahead_bytes,
+            copying_ahead_micros: j.copying_ahead_nanos / 1000,
+            revokes: j.revokes,
+            commit_micros_mean: j.commit_micros.checked_div(j.commits).unwrap_or_default(),
+        }
+    }
+}
+
 /// How long something took. All times are seconds.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct LatencyStats {
@@ -202,6 +258,35 @@ pub struct DeviceStats {
     pub network: Option<NetworkStats>,
     /// What failed, by kind: `read`, `write`, `flush`, `discard`, `share`.
     pub errors: BTreeMap<&'static str, DeviceErrors>,
+}
+
+impl DeviceStats {
+    /// Those of a volume's device, with what it failed.
+    fn of(volume: &Volume, fs: &FsStats) -> Self {
+        let host = volume.host();
+        let device = host.device().stats();
+        let file = host.file();
+        let block_size = volume.fs().statfs().block_size;
+        Self {
+            reads: device.reads,
+            bytes_read: device.bytes_read,
+            writes: device.writes,
+            bytes_written: device.bytes_written,
+            flushes: device.flushes,
+            bytes_discarded: device.bytes_discarded,
+            shares: device.shares,
+            bytes_shared: device.bytes_shared,
+            direct: file.is_some_and(FileDevice::is_direct),
+            io_uring: file.is_some_and(FileDevice::uses_uring),
+            network: host.export().map(NetworkStats::of),
+            errors: fs
+                .failed
+                .iter()
+                .cloned()
+                .map(|(op, failed)| (op.name(), DeviceErrors::new(failed, block_size)))
+                .collect(),
+        }
+    }
 }
 
 /// How the server of a network block device is doing.
@@ -308,6 +393,22 @@ pub struct CacheStats {
     pub bytes: u64,
 }
 
+impl CacheStats {
+    /// Those of a volume, with what its cache counted.
+    fn of(volume: &Volume, fs: &FsStats) -> Self {
+        Self {
+            policy: volume.options().cache_policy.name(),
+            bytes_at_most: volume.fs().cache_bytes(),
+            hits: fs.cache.hits,
+            misses: fs.cache.misses,
+            evictions: fs.cache.evictions,
+            written: fs.cache.written,
+            write_runs: fs.cache.write_runs,
+            bytes: fs.cache.bytes,
+        }
+    }
+}
+
 /// Memory for blocks.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct MemoryStats {
@@ -359,93 +460,17 @@ impl Volume {
     /// The counters.
     pub fn stats(&self) -> VolumeStats {
         let fs = self.fs().stats();
-        let device = self.host().device().stats();
-        let file = self.host().file();
-        let block_size = self.fs().statfs().block_size;
-        let j = fs.journal;
         VolumeStats {
             volume: self.path().display().to_string(),
             part: self.span().map(PartInfo::from),
             read_only: self.fs().is_read_only(),
-            journal: JournalStats {
-                preset: self.journal().to_string(),
-                parts: Axis::ALL
-                    .into_iter()
-                    .map(|axis| (axis.name(), self.journal().part(axis).name))
-                    .collect(),
-                home: self.home(),
-                region: self.region(),
-                commits: j.commits,
-                syncs: j.syncs,
-                plain_syncs: j.plain_syncs,
-                bytes_logged: j.bytes_logged,
-                bytes_packed: j.bytes_packed,
-                chunks_raw: j.chunks_raw,
-                chunks_lz4: j.chunks_lz4,
-                chunks_zstd: j.chunks_zstd,
-                packing_micros: j.packing_micros,
-                packing_note: fs.packing_note,
-                file_records: j.file_records,
-                file_pages: j.file_pages,
-                file_bytes: j.file_bytes,
-                file_flushes: j.file_flushes,
-                file_commits: fs
-                    .sync_reasons
-                    .into_iter()
-                    .filter(|(_, n)| *n > 0)
-                    .collect(),
-                shared: j.shared,
-                copied: j.copied,
-                bytes_home: j.bytes_home,
-                checkpoints: j.checkpoints,
-                forced_checkpoints: j.forced_checkpoints,
-                edges: j.edges,
-                borrowed: j.borrowed,
-                waits_locked: j.waits_locked,
-                waiting_locked_micros: j.waiting_locked_nanos / 1000,
-                waits_room: j.waits_room,
-                waiting_room_micros: j.waiting_room_nanos / 1000,
-                copies: j.copies,
-                copies_bytes: j.copies_bytes,
-                copying_micros: j.copying_nanos / 1000,
-                copies_ahead: j.copies_ahead,
-                copies_ahead_bytes: j.copies_ahead_bytes,
-                copying_ahead_micros: j.copying_ahead_nanos / 1000,
-                revokes: j.revokes,
-                commit_micros_mean: j.commit_micros.checked_div(j.commits).unwrap_or_default(),
-            },
+            journal: JournalStats::of(self, &fs),
             latency: BTreeMap::from([
                 ("commit", LatencyStats::from(&fs.latency.commit)),
                 ("checkpoint", LatencyStats::from(&fs.latency.checkpoint)),
             ]),
-            device: DeviceStats {
-                reads: device.reads,
-                bytes_read: device.bytes_read,
-                writes: device.writes,
-                bytes_written: device.bytes_written,
-                flushes: device.flushes,
-                bytes_discarded: device.bytes_discarded,
-                shares: device.shares,
-                bytes_shared: device.bytes_shared,
-                direct: file.is_some_and(FileDevice::is_direct),
-                io_uring: file.is_some_and(FileDevice::uses_uring),
-                network: self.host().export().map(NetworkStats::of),
-                errors: fs
-                    .failed
-                    .into_iter()
-                    .map(|(op, failed)| (op.name(), DeviceErrors::new(failed, block_size)))
-                    .collect(),
-            },
-            cache: CacheStats {
-                policy: self.options().cache_policy.name(),
-                bytes_at_most: self.fs().cache_bytes(),
-                hits: fs.cache.hits,
-                misses: fs.cache.misses,
-                evictions: fs.cache.evictions,
-                written: fs.cache.written,
-                write_runs: fs.cache.write_runs,
-                bytes: fs.cache.bytes,
-            },
+            device: DeviceStats::of(self, &fs),
+            cache: CacheStats::of(self, &fs),
             inodes: InodeStats {
                 in_memory: fs.inodes,
                 known_to_kernel: fs.lookups,
