@@ -19,8 +19,8 @@ use stetfs::low::{
 
 use crate::gate::Gate;
 use crate::ops::{
-    CopyArgs, Fh, FileSystem, IoctlArgs, IoctlReply, Listing, OpenFile, Opened, ReadArgs, ReadDone,
-    Why, WriteArgs,
+    CopyArgs, Fh, FileSystem, IoctlArgs, IoctlReply, Listing, NewNode, OpenFile, Opened, ReadArgs,
+    ReadDone, Why, WriteArgs,
 };
 use crate::share_ioctl;
 
@@ -258,11 +258,11 @@ impl<D: BlockDevice + 'static> FileSystem for DeviceFs<D> {
         refused(done);
     }
 
-    fn mknod(&self, _: &Ctx, _: Ino, _: &[u8], _: u32, _: u32, _: u64, done: Done<Attr>) {
+    fn mknod(&self, _: &Ctx, _: Ino, _: &[u8], _: NewNode, _: u64, done: Done<Attr>) {
         refused(done);
     }
 
-    fn mkdir(&self, _: &Ctx, _: Ino, _: &[u8], _: u32, _: u32, done: Done<Attr>) {
+    fn mkdir(&self, _: &Ctx, _: Ino, _: &[u8], _: NewNode, done: Done<Attr>) {
         refused(done);
     }
 
@@ -290,20 +290,11 @@ impl<D: BlockDevice + 'static> FileSystem for DeviceFs<D> {
         done(Ok(self.opened(ino)));
     }
 
-    fn create(
-        &self,
-        _: &Ctx,
-        _: Ino,
-        _: &[u8],
-        _: u32,
-        _: u32,
-        _: i32,
-        done: Done<(Attr, Opened)>,
-    ) {
+    fn create(&self, _: &Ctx, _: Ino, _: &[u8], _: NewNode, _: i32, done: Done<(Attr, Opened)>) {
         refused(done);
     }
 
-    fn tmpfile(&self, _: &Ctx, _: Ino, _: u32, _: u32, _: i32, done: Done<(Attr, Opened)>) {
+    fn tmpfile(&self, _: &Ctx, _: Ino, _: NewNode, _: i32, done: Done<(Attr, Opened)>) {
         refused(done);
     }
 

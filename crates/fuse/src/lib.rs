@@ -72,8 +72,8 @@ pub use mounted::Mounted;
 pub use namespace::{Origin, let_go_of_mounts};
 pub use opens::Opens;
 pub use ops::{
-    CopyArgs, Fh, FileSystem, Invalidate, IoctlArgs, IoctlReply, Listing, OpenFile, Opened,
-    ReadArgs, ReadDone, Request, Why, WriteArgs,
+    CopyArgs, Fh, FileSystem, Invalidate, IoctlArgs, IoctlReply, Listing, NewNode, OpenFile,
+    Opened, ReadArgs, ReadDone, Request, Why, WriteArgs,
 };
 pub use serve_options::{IoUring, ServeOptions};
 pub use server::{ServeError, Server};

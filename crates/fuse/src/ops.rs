@@ -141,6 +141,15 @@ pub struct IoctlArgs<'a> {
     pub arg: u64,
 }
 
+/// What a file or directory that is made is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewNode {
+    /// Its type and permissions, as in `st_mode`; of a directory the permissions.
+    pub mode: u32,
+    /// Permissions that it does not get, unless its directory has a default ACL.
+    pub umask: u32,
+}
+
 /// A mounted file system. Inode numbers are the file system's own (the root is
 /// [`stetfs::low::ROOT_INO`]); names are bytes without `/` and NUL.
 #[allow(clippy::too_many_arguments)]
@@ -182,13 +191,12 @@ pub trait FileSystem: Send + Sync + 'static {
         ctx: &Ctx,
         parent: Ino,
         name: &[u8],
-        mode: u32,
-        umask: u32,
+        node: NewNode,
         rdev: u64,
         done: Done<Attr>,
     );
     /// Makes a directory.
-    fn mkdir(&self, ctx: &Ctx, parent: Ino, name: &[u8], mode: u32, umask: u32, done: Done<Attr>);
+    fn mkdir(&self, ctx: &Ctx, parent: Ino, name: &[u8], node: NewNode, done: Done<Attr>);
     /// Makes a symbolic link.
     fn symlink(&self, ctx: &Ctx, parent: Ino, name: &[u8], target: &[u8], done: Done<Attr>);
     /// Makes a hard link.
@@ -217,8 +225,7 @@ pub trait FileSystem: Send + Sync + 'static {
         ctx: &Ctx,
         parent: Ino,
         name: &[u8],
-        mode: u32,
-        umask: u32,
+        node: NewNode,
         flags: i32,
         done: Done<(Attr, Opened)>,
     );
@@ -227,8 +234,7 @@ pub trait FileSystem: Send + Sync + 'static {
         &self,
         ctx: &Ctx,
         parent: Ino,
-        mode: u32,
-        umask: u32,
+        node: NewNode,
         flags: i32,
         done: Done<(Attr, Opened)>,
     );

@@ -9,8 +9,8 @@ use crate::atomic;
 use crate::fakeroot::Ids;
 use crate::opens::Target;
 use crate::ops::{
-    CopyArgs, Fh, FileSystem, IoctlArgs, IoctlReply, Listing, OpenFile, Opened, ReadArgs, ReadDone,
-    Request, Why, WriteArgs,
+    CopyArgs, Fh, FileSystem, IoctlArgs, IoctlReply, Listing, NewNode, OpenFile, Opened, ReadArgs,
+    ReadDone, Request, Why, WriteArgs,
 };
 use crate::wire::{Timed, Timer};
 use crate::{caller, ioctl};
@@ -95,20 +95,21 @@ impl FileSystem for VolumeFs {
         ctx: &Ctx,
         parent: Ino,
         name: &[u8],
-        mode: u32,
-        umask: u32,
+        node: NewNode,
         rdev: u64,
         done: Done<Attr>,
     ) {
         let fs = open!(self, done);
+        let NewNode { mode, umask } = node;
         let made = self
             .room
             .find(&fs, || fs.mknod(ctx, parent, name, mode, umask, rdev));
         done(made);
     }
 
-    fn mkdir(&self, ctx: &Ctx, parent: Ino, name: &[u8], mode: u32, umask: u32, done: Done<Attr>) {
+    fn mkdir(&self, ctx: &Ctx, parent: Ino, name: &[u8], node: NewNode, done: Done<Attr>) {
         let fs = open!(self, done);
+        let NewNode { mode, umask } = node;
         let made = self
             .room
             .find(&fs, || fs.mkdir(ctx, parent, name, mode, umask));
@@ -170,12 +171,12 @@ impl FileSystem for VolumeFs {
         ctx: &Ctx,
         parent: Ino,
         name: &[u8],
-        mode: u32,
-        umask: u32,
+        node: NewNode,
         flags: i32,
         done: Done<(Attr, Opened)>,
     ) {
         let fs = open!(self, done);
+        let NewNode { mode, umask } = node;
         let created = self
             .room
             .find(&fs, || fs.create(ctx, parent, name, mode, umask, flags));
@@ -187,12 +188,12 @@ impl FileSystem for VolumeFs {
         &self,
         ctx: &Ctx,
         parent: Ino,
-        mode: u32,
-        umask: u32,
+        node: NewNode,
         flags: i32,
         done: Done<(Attr, Opened)>,
     ) {
         let fs = open!(self, done);
+        let NewNode { mode, umask } = node;
         let made = self
             .room
             .find(&fs, || fs.tmpfile(ctx, parent, mode, umask, flags));
