@@ -1,28 +1,31 @@
 //! The records of a journal as lines.
 
-use stetfs::low::{FastChange, FastName, JournalRecord, JournalRecordKind};
+use stetfs::low::{FastChange, FastName, JournalImage, JournalRecord, JournalRecordKind};
 
 /// A record as a line.
 pub(super) fn line(record: &JournalRecord) -> String {
+    format!(
+        "{:>8}  transaction {:>6}  {}",
+        record.log_block,
+        record.transaction,
+        what(record)
+    )
+}
+
+/// What a record says.
+fn what(record: &JournalRecord) -> String {
     let lane = record.lane.unwrap_or(0);
     let of_lane = record
         .lane
         .map_or_else(String::new, |lane| format!("of lane {lane}: "));
-    let what = match &record.kind {
+    match &record.kind {
         JournalRecordKind::Descriptor { images } => {
-            let all: Vec<String> = images
-                .iter()
-                .map(|i| {
-                    let escaped = if i.escaped { " escaped" } else { "" };
-                    let wrong = if i.valid { "" } else { " DAMAGED" };
-                    format!("{}{escaped}{wrong}", i.block)
-                })
-                .collect();
-            format!("descriptor  {} images: {}", images.len(), all.join(", "))
+            let all = listed(images, image);
+            format!("descriptor  {} images: {all}", images.len())
         }
         JournalRecordKind::Revoke { blocks } => {
-            let all: Vec<String> = blocks.iter().map(u64::to_string).collect();
-            format!("revoke      {} blocks: {}", blocks.len(), all.join(", "))
+            let all = listed(blocks, u64::to_string);
+            format!("revoke      {} blocks: {all}", blocks.len())
         }
         JournalRecordKind::FastCommit { changes } => {
             let all: Vec<String> = changes.iter().map(change).collect();
@@ -37,21 +40,17 @@ pub(super) fn line(record: &JournalRecord) -> String {
             home,
             dropped,
         } => {
-            let list = |of: &[u64]| {
-                let texts: Vec<String> = of.iter().map(u64::to_string).collect();
-                texts.join(", ")
-            };
-            let needs: Vec<String> = edges.iter().map(|(l, s)| format!("{l}:{s}")).collect();
             let fate = match dropped {
                 Some((lane, tx)) => format!("DROPPED, for {lane}:{tx} is missing or dropped"),
                 None => format!("{home} go home"),
             };
             format!(
-                "frame       lane {lane}, stamp {stamp}, {blocks} log blocks; {} images: {}; revokes: {}; needs: {}; {fate}",
+                "frame       lane {lane}, stamp {stamp}, {blocks} log blocks; {} images: {}; \
+                 revokes: {}; needs: {}; {fate}",
                 images.len(),
-                list(images),
-                list(revokes),
-                needs.join(", ")
+                listed(images, u64::to_string),
+                listed(revokes, u64::to_string),
+                listed(edges, |(l, s)| format!("{l}:{s}"))
             )
         }
         JournalRecordKind::File {
@@ -71,7 +70,8 @@ pub(super) fn line(record: &JournalRecord) -> String {
                 n => format!(", {n} directories"),
             };
             format!(
-                "file        inode {inode} in {blocks} blocks of lane {lane}, stamp {stamp}{name}{made}, {} ranges, {} data blocks",
+                "file        inode {inode} in {blocks} blocks of lane {lane}, stamp \
+                 {stamp}{name}{made}, {} ranges, {} data blocks",
                 ranges.len(),
                 data.len()
             )
@@ -86,11 +86,20 @@ pub(super) fn line(record: &JournalRecord) -> String {
         }
         JournalRecordKind::Damaged { why, .. } => format!("damaged     {of_lane}{why}"),
         JournalRecordKind::End { why } => format!("end         {of_lane}{why}"),
-    };
-    format!(
-        "{:>8}  transaction {:>6}  {what}",
-        record.log_block, record.transaction
-    )
+    }
+}
+
+/// The texts of all of them, with commas in between.
+fn listed<T>(all: &[T], text: impl Fn(&T) -> String) -> String {
+    let texts: Vec<String> = all.iter().map(text).collect();
+    texts.join(", ")
+}
+
+/// An image of a descriptor: its block, and what is special.
+fn image(image: &JournalImage) -> String {
+    let escaped = if image.escaped { " escaped" } else { "" };
+    let wrong = if image.valid { "" } else { " DAMAGED" };
+    format!("{}{escaped}{wrong}", image.block)
 }
 
 fn change(change: &FastChange) -> String {
