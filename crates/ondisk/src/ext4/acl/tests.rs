@@ -119,8 +119,12 @@ fn what_is_refused() {
         ])
         .is_ok()
     );
+}
 
-    let good = acl(&base).unwrap();
+#[test]
+fn what_is_not_whole_or_of_another_version_is_refused() {
+    use Tag::*;
+    let good = acl(&[(UserObj, 7), (GroupObj, 5), (Other, 0)]).unwrap();
     assert_eq!(Acl::from_xattr(&[]), Err(AclError::Invalid("too short")));
     assert_eq!(Acl::from_xattr(&[2, 0, 0, 0]), Ok(None));
     assert_eq!(Acl::from_xattr(&good.to_disk()), Err(AclError::Version(1)));

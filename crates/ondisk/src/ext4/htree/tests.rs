@@ -113,8 +113,12 @@ fn what_is_refused() {
             .check(2)
             .is_ok()
     );
+}
+
+#[test]
+fn what_cannot_be_changed() {
+    let mut deep = root(1024, &LAYOUT);
     let (mut child, mut other) = (vec![0; 1024], vec![0; 1024]);
-    let mut deep = good.clone();
     deepen(&mut deep, &mut child, &LAYOUT, 2).unwrap();
     assert!(
         deepen(&mut deep, &mut other, &LAYOUT, 3).is_err(),
@@ -124,52 +128,15 @@ fn what_is_refused() {
         split_node(&mut child, &mut other, &LAYOUT).is_err(),
         "one entry cannot be split"
     );
-    insert(
-        &mut deep,
-        NodeKind::Root,
-        &LAYOUT,
-        0,
-        IndexEntry { hash: 10, block: 3 },
-    )
-    .unwrap();
-    insert(
-        &mut deep,
-        NodeKind::Root,
-        &LAYOUT,
-        1,
-        IndexEntry { hash: 20, block: 4 },
-    )
-    .unwrap();
-    assert!(
-        insert(
-            &mut deep,
-            NodeKind::Root,
-            &LAYOUT,
-            0,
-            IndexEntry { hash: 12, block: 5 }
-        )
-        .is_err()
-    );
-    assert!(
-        insert(
-            &mut deep,
-            NodeKind::Root,
-            &LAYOUT,
-            1,
-            IndexEntry { hash: 8, block: 5 }
-        )
-        .is_err()
-    );
-    assert!(
-        insert(
-            &mut deep,
-            NodeKind::Root,
-            &LAYOUT,
-            3,
-            IndexEntry { hash: 30, block: 5 }
-        )
-        .is_err()
-    );
+    let mut add = |at, hash, block| {
+        let entry = IndexEntry { hash, block };
+        insert(&mut deep, NodeKind::Root, &LAYOUT, at, entry)
+    };
+    add(0, 10, 3).unwrap();
+    add(1, 20, 4).unwrap();
+    assert!(add(0, 12, 5).is_err());
+    assert!(add(1, 8, 5).is_err());
+    assert!(add(3, 30, 5).is_err());
     put(&mut deep, 40, &30u32.to_le_bytes()).unwrap();
     assert!(
         Index::new(&deep, NodeKind::Root, &LAYOUT)
