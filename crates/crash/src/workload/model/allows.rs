@@ -1,7 +1,10 @@
 //! Which operations are possible in a state.
 
-use super::{Kind, State, split};
+use super::{Kind, Node, State, split};
 use crate::workload::op::{Op, held_number};
+
+/// Nothing, or what is in the way.
+type Allowed = Result<(), String>;
 
 impl State {
     /// Whether an operation can succeed here. The error says why not.
@@ -9,65 +12,270 @@ impl State {
     /// # Errors
     /// What is in the way.
     pub fn allows(&self, op: &Op) -> Result<(), String> {
+        self.frozen_allows(op)?;
+        takes_names(op)?;
+        self.group_allows(op)?;
         match op {
-            Op::Thaw if !self.frozen => return Err("the volume is not frozen".into()),
-            Op::Thaw | Op::Fsync { .. } | Op::Fdatasync { .. } | Op::SyncAll => {}
-            _ if self.frozen => return Err("the volume is frozen: thaw it first".into()),
-            _ => {}
+            Op::Create { path, .. } | Op::Mkdir { path, .. } => self.new_name(path),
+            Op::Symlink { path, target } => self.can_symlink(path, target),
+            Op::Write { path, len, .. } => self.can_write(path, *len),
+            Op::Punch { path, len, .. } => self.can_fallocate(path, *len),
+            Op::Zero { path, len, .. } => self.can_fallocate(path, *len),
+            Op::Allocate { path, len, .. } => self.can_fallocate(path, *len),
+            Op::Truncate { path, .. } => self.file(path),
+            Op::MapWrite {
+                path, offset, len, ..
+            } => self.can_map_write(path, *offset, *len),
+            Op::Hold { path, held } | Op::HoldUnlink { path, held } => {
+                self.free(*held)?;
+                self.file(path)
+            }
+            Op::Tmpfile { held, .. } => self.free(*held),
+            Op::Close { held } => self.can_close(*held),
+            Op::Unlink { path } => self.can_unlink(path),
+            Op::Rmdir { path } => self.can_rmdir(path),
+            Op::Link { from, to } => self.can_link(from, to),
+            Op::Rename { from, to } => self.can_rename(from, to),
+            Op::Exchange { a, b } => self.can_exchange(a, b),
+            Op::Chmod { path, .. } => self.can_chmod(path),
+            Op::Chown { path, .. } => self.named(path).map(drop),
+            Op::SetXattr {
+                path, name, len, ..
+            } => self.can_set_xattr(path, name, *len),
+            Op::RemoveXattr { path, name } => self.can_remove_xattr(path, name),
+            Op::Atomic { paths } => self.can_begin_group(paths),
+            Op::Early | Op::Commit | Op::Abort => self.group_is_open(),
+            Op::Fsync { path } | Op::Fdatasync { path } => self.can_sync(path),
+            Op::SyncAll | Op::Freeze | Op::Thaw => Ok(()),
         }
-        let node = |path: &str| {
-            self.node(path)
-                .ok_or_else(|| format!("{path:?} does not exist here"))
-        };
-        let new = |path: &str| {
-            let (dir, name) = split(path);
-            if name.is_empty()
-                || name.len() > 255
-                || name == "."
-                || name == ".."
-                || name.starts_with('@')
-            {
-                return Err(format!("{path:?} is no name for a new file"));
-            }
-            if !node(dir)?.is_dir() {
-                return Err(format!("{dir:?} is no directory"));
-            }
-            match self.find(path) {
-                None => Ok(()),
-                Some(_) => Err(format!("{path:?} exists already")),
-            }
-        };
-        let named = |path: &str| match path {
+    }
+
+    /// A frozen volume takes only syncs and a thaw, and no other volume can be thawed.
+    fn frozen_allows(&self, op: &Op) -> Allowed {
+        match op {
+            Op::Thaw if !self.frozen => Err("the volume is not frozen".into()),
+            Op::Thaw | Op::Fsync { .. } | Op::Fdatasync { .. } | Op::SyncAll => Ok(()),
+            _ if self.frozen => Err("the volume is frozen: thaw it first".into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What takes names away, or gives others, is given names and no open files.
+fn takes_names(op: &Op) -> Allowed {
+    let name_only = |path: &str| match held_number(path) {
+        Some(_) => Err(format!("{path} is an open file, not a name")),
+        None => Ok(()),
+    };
+    match op {
+        Op::Unlink { path } | Op::HoldUnlink { path, .. } | Op::Rmdir { path } => name_only(path),
+        Op::Rename { from, to } => name_only(from).and_then(|()| name_only(to)),
+        Op::Exchange { a, b } => name_only(a).and_then(|()| name_only(b)),
+        _ => Ok(()),
+    }
+}
+
+/// What paths lead to, and what they must lead to.
+impl State {
+    fn existing(&self, path: &str) -> Result<&Node, String> {
+        self.node(path)
+            .ok_or_else(|| format!("{path:?} does not exist here"))
+    }
+
+    /// Something other than the directory that the script works in.
+    fn named(&self, path: &str) -> Result<&Node, String> {
+        match path {
             "" => Err("the script's own directory stays".to_owned()),
-            _ => node(path),
-        };
-        let file = |path: &str| match named(path)?.kind {
+            _ => self.existing(path),
+        }
+    }
+
+    fn file(&self, path: &str) -> Allowed {
+        match self.named(path)?.kind {
             Kind::File(_) => Ok(()),
             _ => Err(format!("{path:?} is no regular file")),
+        }
+    }
+
+    /// A name that may be given to a new file.
+    fn new_name(&self, path: &str) -> Allowed {
+        let (dir, name) = split(path);
+        if name.is_empty()
+            || name.len() > 255
+            || name == "."
+            || name == ".."
+            || name.starts_with('@')
+        {
+            return Err(format!("{path:?} is no name for a new file"));
+        }
+        if !self.existing(dir)?.is_dir() {
+            return Err(format!("{dir:?} is no directory"));
+        }
+        match self.find(path) {
+            None => Ok(()),
+            Some(_) => Err(format!("{path:?} exists already")),
+        }
+    }
+}
+
+/// Content of files.
+impl State {
+    fn can_write(&self, path: &str, len: usize) -> Allowed {
+        match len {
+            0 => Err("a write has at least one byte".into()),
+            _ => self.file(path),
+        }
+    }
+
+    fn can_fallocate(&self, path: &str, len: u64) -> Allowed {
+        match len {
+            0 => Err("the length is at least 1".into()),
+            _ => self.file(path),
+        }
+    }
+
+    fn can_map_write(&self, path: &str, offset: u64, len: usize) -> Allowed {
+        self.file(path)?;
+        let content = self.existing(path)?.content();
+        let size = content.map_or(0, |c| c.data.len() as u64);
+        let end = offset.saturating_add(len as u64);
+        match len > 0 && end <= size && offset / 4096 == (end - 1) / 4096 {
+            true => Ok(()),
+            false => Err("a mapped write lies within the file and within 4096 bytes".into()),
+        }
+    }
+
+    fn can_sync(&self, path: &str) -> Allowed {
+        match self.existing(path)?.kind {
+            Kind::Symlink(_) => Err("a symbolic link cannot be opened to be synced".into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Names.
+impl State {
+    fn can_symlink(&self, path: &str, target: &str) -> Allowed {
+        if target.is_empty() || target.len() > 1000 {
+            return Err("a target has 1 to 1000 bytes".into());
+        }
+        self.new_name(path)
+    }
+
+    fn can_unlink(&self, path: &str) -> Allowed {
+        match self.named(path)?.is_dir() {
+            true => Err(format!("{path:?} is a directory: use rmdir")),
+            false => Ok(()),
+        }
+    }
+
+    fn can_rmdir(&self, path: &str) -> Allowed {
+        match &self.named(path)?.kind {
+            Kind::Dir(entries) if entries.is_empty() => Ok(()),
+            Kind::Dir(_) => Err(format!("{path:?} is not empty")),
+            _ => Err(format!("{path:?} is no directory")),
+        }
+    }
+
+    fn can_link(&self, from: &str, to: &str) -> Allowed {
+        match self.named(from)? {
+            node if node.is_dir() => Err(format!("{from:?} is a directory: it has one name")),
+            node if node.links == 0 && !node.nameless => {
+                Err(format!("{from} has lost its last name: it gets no other"))
+            }
+            _ => self.new_name(to),
+        }
+    }
+
+    fn can_rename(&self, from: &str, to: &str) -> Allowed {
+        let a = self.named(from)?;
+        not_in(from, to)?;
+        not_in(to, from)?;
+        let Some(b) = self.node(to) else {
+            return self.new_name(to);
         };
-        let free = |held: &u32| match self.held.contains_key(held) {
+        if self.find(from) == self.find(to) {
+            return Err("both names are of one file: rename(2) would do nothing".into());
+        }
+        match &b.kind {
+            Kind::Dir(_) if !a.is_dir() => Err(format!("{to:?} is a directory")),
+            Kind::Dir(entries) if !entries.is_empty() => Err(format!("{to:?} is not empty")),
+            Kind::Dir(_) => Ok(()),
+            _ if a.is_dir() => Err(format!("{to:?} is no directory")),
+            _ => Ok(()),
+        }
+    }
+
+    fn can_exchange(&self, a: &str, b: &str) -> Allowed {
+        self.named(a)?;
+        self.named(b)?;
+        not_in(a, b)?;
+        not_in(b, a)?;
+        match self.find(a) == self.find(b) {
+            true => Err("both names are of one file".into()),
+            false => Ok(()),
+        }
+    }
+}
+
+fn not_in(a: &str, b: &str) -> Allowed {
+    match b.strip_prefix(a) {
+        Some(rest) if rest.starts_with('/') => Err(format!("{b:?} lies in {a:?}")),
+        _ => Ok(()),
+    }
+}
+
+/// Files that are held open.
+impl State {
+    fn free(&self, held: u32) -> Allowed {
+        match self.held.contains_key(&held) {
             true => Err(format!("@{held} is held already")),
             false => Ok(()),
-        };
-        // What takes names away, or gives others.
-        let name_only = |path: &str| match held_number(path) {
-            Some(_) => Err(format!("{path} is an open file, not a name")),
-            None => Ok(()),
-        };
-        match op {
-            Op::Unlink { path } | Op::HoldUnlink { path, .. } | Op::Rmdir { path } => {
-                name_only(path)?;
-            }
-            Op::Rename { from, to } => {
-                name_only(from)?;
-                name_only(to)?;
-            }
-            Op::Exchange { a, b } => {
-                name_only(a)?;
-                name_only(b)?;
-            }
-            _ => {}
         }
+    }
+
+    fn can_close(&self, held: u32) -> Allowed {
+        match self.held.contains_key(&held) {
+            true => Ok(()),
+            false => Err(format!("@{held} is not held")),
+        }
+    }
+}
+
+/// Attributes.
+impl State {
+    fn can_chmod(&self, path: &str) -> Allowed {
+        match self.named(path)?.kind {
+            Kind::Symlink(_) => Err("a symbolic link has no mode to change".into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn can_set_xattr(&self, path: &str, name: &str, len: usize) -> Allowed {
+        if !name.starts_with("user.") {
+            return Err("the name begins with `user.`".into());
+        }
+        if len > 3000 {
+            return Err("a value has at most 3000 bytes here".into());
+        }
+        match self.named(path)?.kind {
+            Kind::Symlink(_) => Err("a symbolic link has no `user.` attributes".into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn can_remove_xattr(&self, path: &str, name: &str) -> Allowed {
+        match self.named(path)?.xattrs.contains_key(name) {
+            true => Ok(()),
+            false => Err(format!("{path:?} has no attribute {name:?}")),
+        }
+    }
+}
+
+/// Atomic groups.
+impl State {
+    /// Files of the open group cannot do all that others can.
+    fn group_allows(&self, op: &Op) -> Allowed {
         let grouped = |path: &str| {
             let id = self.find(path);
             id.is_some_and(|id| self.group.as_ref().is_some_and(|g| g.contains_key(&id)))
@@ -77,135 +285,20 @@ impl State {
         {
             return Err(format!("{path:?} is in a group, which cannot do that"));
         }
-        let not_in = |a: &str, b: &str| match b.strip_prefix(a) {
-            Some(rest) if rest.starts_with('/') => Err(format!("{b:?} lies in {a:?}")),
-            _ => Ok(()),
-        };
-        match op {
-            Op::Create { path, .. } | Op::Mkdir { path, .. } => new(path),
-            Op::Symlink { path, target } => {
-                if target.is_empty() || target.len() > 1000 {
-                    return Err("a target has 1 to 1000 bytes".into());
-                }
-                new(path)
-            }
-            Op::Write { path, len, .. } => match len {
-                0 => Err("a write has at least one byte".into()),
-                _ => file(path),
-            },
-            Op::Punch { path, len, .. }
-            | Op::Zero { path, len, .. }
-            | Op::Allocate { path, len, .. } => match len {
-                0 => Err("the length is at least 1".into()),
-                _ => file(path),
-            },
-            Op::Truncate { path, .. } => file(path),
-            Op::MapWrite {
-                path, offset, len, ..
-            } => {
-                file(path)?;
-                let size = node(path)?.content().map_or(0, |c| c.data.len() as u64);
-                let end = offset.saturating_add(*len as u64);
-                match *len > 0 && end <= size && offset / 4096 == (end - 1) / 4096 {
-                    true => Ok(()),
-                    false => {
-                        Err("a mapped write lies within the file and within 4096 bytes".into())
-                    }
-                }
-            }
-            Op::Hold { path, held } | Op::HoldUnlink { path, held } => {
-                free(held)?;
-                file(path)
-            }
-            Op::Tmpfile { held, .. } => free(held),
-            Op::Close { held } => match self.held.contains_key(held) {
-                true => Ok(()),
-                false => Err(format!("@{held} is not held")),
-            },
-            Op::Unlink { path } => match named(path)?.is_dir() {
-                true => Err(format!("{path:?} is a directory: use rmdir")),
-                false => Ok(()),
-            },
-            Op::Rmdir { path } => match &named(path)?.kind {
-                Kind::Dir(entries) if entries.is_empty() => Ok(()),
-                Kind::Dir(_) => Err(format!("{path:?} is not empty")),
-                _ => Err(format!("{path:?} is no directory")),
-            },
-            Op::Link { from, to } => match named(from)? {
-                node if node.is_dir() => Err(format!("{from:?} is a directory: it has one name")),
-                node if node.links == 0 && !node.nameless => {
-                    Err(format!("{from} has lost its last name: it gets no other"))
-                }
-                _ => new(to),
-            },
-            Op::Rename { from, to } => {
-                let a = named(from)?;
-                not_in(from, to)?;
-                not_in(to, from)?;
-                let Some(b) = self.node(to) else {
-                    return new(to);
-                };
-                if self.find(from) == self.find(to) {
-                    return Err("both names are of one file: rename(2) would do nothing".into());
-                }
-                match &b.kind {
-                    Kind::Dir(_) if !a.is_dir() => Err(format!("{to:?} is a directory")),
-                    Kind::Dir(entries) if !entries.is_empty() => {
-                        Err(format!("{to:?} is not empty"))
-                    }
-                    Kind::Dir(_) => Ok(()),
-                    _ if a.is_dir() => Err(format!("{to:?} is no directory")),
-                    _ => Ok(()),
-                }
-            }
-            Op::Exchange { a, b } => {
-                named(a)?;
-                named(b)?;
-                not_in(a, b)?;
-                not_in(b, a)?;
-                match self.find(a) == self.find(b) {
-                    true => Err("both names are of one file".into()),
-                    false => Ok(()),
-                }
-            }
-            Op::Chmod { path, .. } => match named(path)?.kind {
-                Kind::Symlink(_) => Err("a symbolic link has no mode to change".into()),
-                _ => Ok(()),
-            },
-            Op::Chown { path, .. } => named(path).map(drop),
-            Op::SetXattr {
-                path, name, len, ..
-            } => {
-                if !name.starts_with("user.") {
-                    return Err("the name begins with `user.`".into());
-                }
-                if *len > 3000 {
-                    return Err("a value has at most 3000 bytes here".into());
-                }
-                match named(path)?.kind {
-                    Kind::Symlink(_) => Err("a symbolic link has no `user.` attributes".into()),
-                    _ => Ok(()),
-                }
-            }
-            Op::RemoveXattr { path, name } => match named(path)?.xattrs.contains_key(name) {
-                true => Ok(()),
-                false => Err(format!("{path:?} has no attribute {name:?}")),
-            },
-            Op::Atomic { paths } => {
-                if self.group.is_some() {
-                    return Err("a group is open".into());
-                }
-                paths.iter().try_for_each(|path| file(path))
-            }
-            Op::Early | Op::Commit | Op::Abort => match self.group {
-                Some(_) => Ok(()),
-                None => Err("no group is open".into()),
-            },
-            Op::Fsync { path } | Op::Fdatasync { path } => match node(path)?.kind {
-                Kind::Symlink(_) => Err("a symbolic link cannot be opened to be synced".into()),
-                _ => Ok(()),
-            },
-            Op::SyncAll | Op::Freeze | Op::Thaw => Ok(()),
+        Ok(())
+    }
+
+    fn can_begin_group(&self, paths: &[String]) -> Allowed {
+        if self.group.is_some() {
+            return Err("a group is open".into());
+        }
+        paths.iter().try_for_each(|path| self.file(path))
+    }
+
+    fn group_is_open(&self) -> Allowed {
+        match self.group {
+            Some(_) => Ok(()),
+            None => Err("no group is open".into()),
         }
     }
 }
