@@ -1,0 +1,85 @@
+//! What is there to be changed.
+
+use crate::workload::model::{Kind, NodeId, State};
+use crate::workload::op::Op;
+
+/// So many files are held open.
+const HELD: usize = 8;
+/// The tree stays near this many entries.
+const ENTRIES: usize = 40;
+
+/// The paths of a state, by what can be done to them.
+pub(super) struct There<'a> {
+    pub(super) state: &'a State,
+    /// Regular files that have a name.
+    pub(super) files: Vec<&'a String>,
+    /// Directories.
+    pub(super) dirs: Vec<&'a String>,
+    /// Directories without an entry.
+    pub(super) empty: Vec<&'a String>,
+    /// All but directories.
+    pub(super) others: Vec<&'a String>,
+    /// Everything that has a name.
+    pub(super) any: Vec<&'a String>,
+    /// Files that are held open.
+    pub(super) held: &'a [String],
+    /// The files whose content and attributes are changed: those that have a name, or those that
+    /// are held.
+    pub(super) content: Vec<&'a String>,
+}
+
+impl<'a> There<'a> {
+    /// Sorts the paths of a state; its held files are changed with `of_held`, if there are any.
+    pub(super) fn new(
+        state: &'a State,
+        paths: &'a [(String, NodeId)],
+        held: &'a [String],
+        of_held: bool,
+    ) -> There<'a> {
+        let of = |kind: fn(&Kind) -> bool| -> Vec<&'a String> {
+            paths
+                .iter()
+                .filter(|(_, id)| kind(&state.nodes[id].kind))
+                .map(|(p, _)| p)
+                .collect()
+        };
+        let files = of(|k| matches!(k, Kind::File(_)));
+        let content = match of_held && !held.is_empty() {
+            true => held.iter().collect(),
+            false => files.clone(),
+        };
+        There {
+            state,
+            files,
+            dirs: of(|k| matches!(k, Kind::Dir(_))),
+            empty: of(|k| matches!(k, Kind::Dir(e) if e.is_empty())),
+            others: of(|k| !matches!(k, Kind::Dir(_))),
+            any: of(|_| true),
+            held,
+            content,
+        }
+    }
+
+    /// Whether one more name may be made.
+    pub(super) fn has_room(&self) -> bool {
+        self.any.len() < ENTRIES
+    }
+
+    /// Whether one more file may be held.
+    pub(super) fn may_hold(&self) -> bool {
+        self.held.len() < HELD
+    }
+
+    /// A file that has no name yet.
+    pub(super) fn tmpfile(&self) -> Op {
+        Op::Tmpfile {
+            held: self.state.free_number(),
+            mode: 0o600,
+        }
+    }
+
+    /// Bytes of a regular file.
+    pub(super) fn size(&self, path: &str) -> Option<u64> {
+        Some(self.state.node(path)?.content()?.data.len() as u64)
+    }
+}
