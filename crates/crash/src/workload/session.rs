@@ -67,11 +67,236 @@ impl Session {
         self.fs.open_inode(&self.ctx, self.ino(path)?, flags)
     }
 
+    /// Does it; on return it is acknowledged.
+    ///
+    /// # Errors
+    /// The volume's.
+    pub fn run(&mut self, op: &Op) -> Done {
+        if let Some(done) = self.in_group(op) {
+            return done;
+        }
+        match op {
+            Op::Create { path, mode } => self.create(path, *mode),
+            Op::Mkdir { path, mode } => self.mkdir(path, *mode),
+            Op::Symlink { path, target } => self.symlink(path, target),
+            Op::Write {
+                path,
+                offset,
+                len,
+                key,
+            }
+            | Op::MapWrite {
+                path,
+                offset,
+                len,
+                key,
+            } => self.write(path, *offset, &bytes(*key, *len)),
+            Op::Truncate { path, size } => self.set(path, &set_size(*size)),
+            Op::Punch { path, offset, len } => {
+                self.fallocate(path, FallocateMode::PunchHole, *offset, *len)
+            }
+            Op::Zero {
+                path,
+                offset,
+                len,
+                keep,
+            } => self.fallocate(path, zero_range(*keep), *offset, *len),
+            Op::Allocate {
+                path,
+                offset,
+                len,
+                keep,
+            } => self.fallocate(path, allocate(*keep), *offset, *len),
+            Op::Unlink { path } => self.unlink(path),
+            Op::Hold { path, held } => self.hold(path, *held),
+            Op::HoldUnlink { path, held } => self.hold_unlink(path, *held),
+            Op::Tmpfile { held, mode } => self.tmpfile(*held, *mode),
+            Op::Close { held } => self.close(*held),
+            Op::Rmdir { path } => self.rmdir(path),
+            Op::Link { from, to } => self.link(from, to),
+            Op::Rename { from, to } => self.rename(from, to, RenameFlags::default()),
+            Op::Exchange { a, b } => self.rename(a, b, exchanging()),
+            Op::Chmod { path, mode } => self.set(path, &set_mode(*mode)),
+            Op::Chown { path, uid, gid } => self.set(path, &set_owner(*uid, *gid)),
+            Op::SetXattr {
+                path,
+                name,
+                key,
+                len,
+            } => self.set_xattr(path, name, &bytes(*key, *len)),
+            Op::RemoveXattr { path, name } => self.remove_xattr(path, name),
+            Op::Atomic { paths } => self.begin_group(paths),
+            Op::Early => self.write_early(),
+            Op::Commit => self.commit_group(),
+            Op::Abort => self.abort_group(),
+            Op::Fsync { path } => self.fsync(path, false, Wait::Inline),
+            Op::Fdatasync { path } => self.fsync(path, true, Wait::Deferred),
+            Op::SyncAll => awaited(|done| self.fs.sync_all(done)),
+            Op::Freeze => self.fs.freeze(),
+            Op::Thaw => self.fs.thaw(),
+        }
+    }
+}
+
+/// Names.
+impl Session {
+    fn create(&self, path: &str, mode: u32) -> Done {
+        let (dir, name) = self.place(path)?;
+        let flags = libc::O_RDWR;
+        let (attr, file) = self.fs.create(&self.ctx, dir, name, mode, 0, flags)?;
+        drop(file);
+        self.fs.forget(attr.ino, 1);
+        Ok(())
+    }
+
+    fn mkdir(&self, path: &str, mode: u32) -> Done {
+        let (dir, name) = self.place(path)?;
+        self.forget(self.fs.mkdir(&self.ctx, dir, name, mode, 0))
+    }
+
+    fn symlink(&self, path: &str, target: &str) -> Done {
+        let (dir, name) = self.place(path)?;
+        self.forget(self.fs.symlink(&self.ctx, dir, name, target.as_bytes()))
+    }
+
+    fn unlink(&self, path: &str) -> Done {
+        let (dir, name) = self.place(path)?;
+        self.fs.unlink(&self.ctx, dir, name)
+    }
+
+    fn rmdir(&self, path: &str) -> Done {
+        let (dir, name) = self.place(path)?;
+        self.fs.rmdir(&self.ctx, dir, name)
+    }
+
+    fn link(&self, from: &str, to: &str) -> Done {
+        let (dir, name) = self.place(to)?;
+        self.forget(self.fs.link(&self.ctx, self.ino(from)?, dir, name))
+    }
+
+    fn rename(&self, from: &str, to: &str, flags: RenameFlags) -> Done {
+        let (dir, name) = self.place(from)?;
+        let (new_dir, new_name) = self.place(to)?;
+        self.fs
+            .rename(&self.ctx, dir, name, new_dir, new_name, flags)
+    }
+
     fn forget(&self, made: Result<Attr, FsError>) -> Done {
         self.fs.forget(made?.ino, 1);
         Ok(())
     }
+}
 
+fn exchanging() -> RenameFlags {
+    RenameFlags {
+        exchange: true,
+        ..RenameFlags::default()
+    }
+}
+
+/// Files that are held open.
+impl Session {
+    fn hold(&mut self, path: &str, held: u32) -> Done {
+        let file = self.open(path, libc::O_RDWR)?;
+        self.held.insert(held, file);
+        Ok(())
+    }
+
+    fn hold_unlink(&mut self, path: &str, held: u32) -> Done {
+        let file = self.open(path, libc::O_RDWR)?;
+        let (dir, name) = self.place(path)?;
+        let done = self.fs.unlink(&self.ctx, dir, name);
+        self.held.insert(held, file);
+        done
+    }
+
+    fn tmpfile(&mut self, held: u32, mode: u32) -> Done {
+        let flags = libc::O_RDWR;
+        let (attr, file) = self.fs.tmpfile(&self.ctx, self.root, mode, 0, flags)?;
+        self.fs.forget(attr.ino, 1);
+        self.held.insert(held, file);
+        Ok(())
+    }
+
+    fn close(&mut self, held: u32) -> Done {
+        drop(self.held.remove(&held));
+        Ok(())
+    }
+}
+
+/// Content of files, and syncs.
+impl Session {
+    fn write(&self, path: &str, offset: u64, data: &[u8]) -> Done {
+        let file = self.open(path, libc::O_RDWR)?;
+        let n = self.fs.write(&self.ctx, &file, offset, data, false)?;
+        if n < data.len() {
+            // There is room enough, so the device failed after the first transaction.
+            return Err(FsError::Errno(libc::EIO));
+        }
+        Ok(())
+    }
+
+    fn fallocate(&self, path: &str, mode: FallocateMode, offset: u64, len: u64) -> Done {
+        let file = self.open(path, libc::O_RDWR)?;
+        self.fs.fallocate(&self.ctx, &file, mode, offset, len)
+    }
+
+    fn fsync(&self, path: &str, data_only: bool, wait: Wait) -> Done {
+        let file = self.open(path, libc::O_RDONLY)?;
+        awaited(|done| self.fs.fsync(&file, data_only, wait, done))
+    }
+}
+
+fn zero_range(keep_size: bool) -> FallocateMode {
+    FallocateMode::ZeroRange { keep_size }
+}
+
+fn allocate(keep_size: bool) -> FallocateMode {
+    FallocateMode::Allocate { keep_size }
+}
+
+/// Attributes.
+impl Session {
+    fn set(&self, path: &str, set: &SetAttr) -> Done {
+        self.fs.setattr(&self.ctx, self.ino(path)?, set).map(drop)
+    }
+
+    fn set_xattr(&self, path: &str, name: &str, value: &[u8]) -> Done {
+        let ino = self.ino(path)?;
+        self.fs
+            .setxattr(&self.ctx, ino, name.as_bytes(), value, XattrSet::Any)
+    }
+
+    fn remove_xattr(&self, path: &str, name: &str) -> Done {
+        let ino = self.ino(path)?;
+        self.fs.removexattr(&self.ctx, ino, name.as_bytes())
+    }
+}
+
+fn set_size(size: u64) -> SetAttr {
+    SetAttr {
+        size: Some(size),
+        ..SetAttr::default()
+    }
+}
+
+fn set_mode(mode: u32) -> SetAttr {
+    SetAttr {
+        mode: Some(mode),
+        ..SetAttr::default()
+    }
+}
+
+fn set_owner(uid: u32, gid: u32) -> SetAttr {
+    SetAttr {
+        uid: Some(uid),
+        gid: Some(gid),
+        ..SetAttr::default()
+    }
+}
+
+/// Atomic groups.
+impl Session {
     /// Does it in the group, if the file is in it.
     fn in_group(&mut self, op: &Op) -> Option<Done> {
         let path = match op {
@@ -101,202 +326,32 @@ impl Session {
         })
     }
 
-    fn set(&self, path: &str, set: &SetAttr) -> Done {
-        self.fs.setattr(&self.ctx, self.ino(path)?, set).map(drop)
+    fn begin_group(&mut self, paths: &[String]) -> Done {
+        let open = |path: &String| self.open(path, libc::O_RDWR);
+        let files: Result<Vec<_>, _> = paths.iter().map(open).collect();
+        self.group = Some(self.fs.atomic_group(&files?)?);
+        Ok(())
     }
 
-    fn fallocate(&self, path: &str, mode: FallocateMode, offset: u64, len: u64) -> Done {
-        let file = self.open(path, libc::O_RDWR)?;
-        self.fs.fallocate(&self.ctx, &file, mode, offset, len)
-    }
-
-    /// Does it; on return it is acknowledged.
-    ///
-    /// # Errors
-    /// The volume's.
-    pub fn run(&mut self, op: &Op) -> Done {
-        if let Some(done) = self.in_group(op) {
-            return done;
-        }
-        let (fs, ctx) = (&self.fs, &self.ctx);
-        match op {
-            Op::Create { path, mode } => {
-                let (dir, name) = self.place(path)?;
-                let (attr, file) = fs.create(ctx, dir, name, *mode, 0, libc::O_RDWR)?;
-                drop(file);
-                fs.forget(attr.ino, 1);
-                Ok(())
-            }
-            Op::Mkdir { path, mode } => {
-                let (dir, name) = self.place(path)?;
-                self.forget(fs.mkdir(ctx, dir, name, *mode, 0))
-            }
-            Op::Symlink { path, target } => {
-                let (dir, name) = self.place(path)?;
-                self.forget(fs.symlink(ctx, dir, name, target.as_bytes()))
-            }
-            Op::Write {
-                path,
-                offset,
-                len,
-                key,
-            }
-            | Op::MapWrite {
-                path,
-                offset,
-                len,
-                key,
-            } => {
-                let file = self.open(path, libc::O_RDWR)?;
-                let n = fs.write(ctx, &file, *offset, &bytes(*key, *len), false)?;
-                if n < *len {
-                    // There is room enough, so the device failed after the first transaction.
-                    return Err(FsError::Errno(libc::EIO));
-                }
-                Ok(())
-            }
-            Op::Truncate { path, size } => self.set(
-                path,
-                &SetAttr {
-                    size: Some(*size),
-                    ..SetAttr::default()
-                },
-            ),
-            Op::Punch { path, offset, len } => {
-                self.fallocate(path, FallocateMode::PunchHole, *offset, *len)
-            }
-            Op::Zero {
-                path,
-                offset,
-                len,
-                keep,
-            } => self.fallocate(
-                path,
-                FallocateMode::ZeroRange { keep_size: *keep },
-                *offset,
-                *len,
-            ),
-            Op::Allocate {
-                path,
-                offset,
-                len,
-                keep,
-            } => self.fallocate(
-                path,
-                FallocateMode::Allocate { keep_size: *keep },
-                *offset,
-                *len,
-            ),
-            Op::Unlink { path } => {
-                let (dir, name) = self.place(path)?;
-                fs.unlink(ctx, dir, name)
-            }
-            Op::Hold { path, held } => {
-                let file = self.open(path, libc::O_RDWR)?;
-                self.held.insert(*held, file);
-                Ok(())
-            }
-            Op::HoldUnlink { path, held } => {
-                let file = self.open(path, libc::O_RDWR)?;
-                let (dir, name) = self.place(path)?;
-                let done = fs.unlink(ctx, dir, name);
-                self.held.insert(*held, file);
-                done
-            }
-            Op::Tmpfile { held, mode } => {
-                let (attr, file) = fs.tmpfile(ctx, self.root, *mode, 0, libc::O_RDWR)?;
-                fs.forget(attr.ino, 1);
-                self.held.insert(*held, file);
-                Ok(())
-            }
-            Op::Close { held } => {
-                drop(self.held.remove(held));
-                Ok(())
-            }
-            Op::Rmdir { path } => {
-                let (dir, name) = self.place(path)?;
-                fs.rmdir(ctx, dir, name)
-            }
-            Op::Link { from, to } => {
-                let (dir, name) = self.place(to)?;
-                self.forget(fs.link(ctx, self.ino(from)?, dir, name))
-            }
-            Op::Rename { from, to } => self.rename(from, to, RenameFlags::default()),
-            Op::Exchange { a, b } => self.rename(
-                a,
-                b,
-                RenameFlags {
-                    exchange: true,
-                    ..RenameFlags::default()
-                },
-            ),
-            Op::Chmod { path, mode } => self.set(
-                path,
-                &SetAttr {
-                    mode: Some(*mode),
-                    ..SetAttr::default()
-                },
-            ),
-            Op::Chown { path, uid, gid } => self.set(
-                path,
-                &SetAttr {
-                    uid: Some(*uid),
-                    gid: Some(*gid),
-                    ..SetAttr::default()
-                },
-            ),
-            Op::SetXattr {
-                path,
-                name,
-                key,
-                len,
-            } => fs.setxattr(
-                ctx,
-                self.ino(path)?,
-                name.as_bytes(),
-                &bytes(*key, *len),
-                XattrSet::Any,
-            ),
-            Op::RemoveXattr { path, name } => fs.removexattr(ctx, self.ino(path)?, name.as_bytes()),
-            Op::Atomic { paths } => {
-                let open = |path: &String| self.open(path, libc::O_RDWR);
-                let files: Result<Vec<_>, _> = paths.iter().map(open).collect();
-                self.group = Some(fs.atomic_group(&files?)?);
-                Ok(())
-            }
-            Op::Early => match self.group.as_mut() {
-                Some(group) => group.write_early(ctx).map(drop),
-                None => Err(FsError::Errno(libc::EINVAL)),
-            },
-            Op::Commit => match self.group.take() {
-                Some(group) => group.commit(),
-                None => Err(FsError::Errno(libc::EINVAL)),
-            },
-            Op::Abort => {
-                if let Some(group) = self.group.take() {
-                    group.abort();
-                }
-                Ok(())
-            }
-            Op::Fsync { path } => {
-                let file = self.open(path, libc::O_RDONLY)?;
-                awaited(|done| fs.fsync(&file, false, Wait::Inline, done))
-            }
-            Op::Fdatasync { path } => {
-                let file = self.open(path, libc::O_RDONLY)?;
-                awaited(|done| fs.fsync(&file, true, Wait::Deferred, done))
-            }
-            Op::SyncAll => awaited(|done| fs.sync_all(done)),
-            Op::Freeze => fs.freeze(),
-            Op::Thaw => fs.thaw(),
+    fn write_early(&mut self) -> Done {
+        match self.group.as_mut() {
+            Some(group) => group.write_early(&self.ctx).map(drop),
+            None => Err(FsError::Errno(libc::EINVAL)),
         }
     }
 
-    fn rename(&self, from: &str, to: &str, flags: RenameFlags) -> Done {
-        let (dir, name) = self.place(from)?;
-        let (new_dir, new_name) = self.place(to)?;
-        self.fs
-            .rename(&self.ctx, dir, name, new_dir, new_name, flags)
+    fn commit_group(&mut self) -> Done {
+        match self.group.take() {
+            Some(group) => group.commit(),
+            None => Err(FsError::Errno(libc::EINVAL)),
+        }
+    }
+
+    fn abort_group(&mut self) -> Done {
+        if let Some(group) = self.group.take() {
+            group.abort();
+        }
+        Ok(())
     }
 }
 
