@@ -1,7 +1,7 @@
 //! All short sequences of operations over a few files, in the manner of CrashMonkey's ACE
 //! (Mohan et al., OSDI 2018, section 5.2).
 //!
-//! A fixed tree is made and synced first. Then come one, two or three operations of [`mod@core`],
+//! A fixed tree is made and synced first. Then come one, two or three operations of [`fn@core`],
 //! each followed by one of the ways to make it durable (or none, but not after the last one: what
 //! nobody synced was promised to nobody).
 //!
@@ -73,10 +73,25 @@ pub fn setup() -> Vec<Op> {
     ]
 }
 
-/// The operations.
+/// The operations, in the order that [`sample`] draws them by.
 pub fn core() -> Vec<Op> {
+    [
+        new_names(),
+        content(),
+        other_names(),
+        in_use(),
+        removed_directories(),
+        attributes(),
+    ]
+    .concat()
+}
+
+fn new_names() -> Vec<Op> {
+    vec![create("baz"), create("A/baz"), mkdir("A/D"), mkdir("D")]
+}
+
+fn content() -> Vec<Op> {
     let path = || String::from("foo");
-    let held = held_path(HELD);
     let allocate = |offset, len, keep| Op::Allocate {
         path: path(),
         offset,
@@ -90,10 +105,6 @@ pub fn core() -> Vec<Op> {
         keep,
     };
     vec![
-        create("baz"),
-        create("A/baz"),
-        mkdir("A/D"),
-        mkdir("D"),
         // Overwrite whole and in part, in the middle and over the end; append; far behind the end.
         write("foo", 0, 4096, 10),
         write("foo", 3000, 3000, 11),
@@ -130,6 +141,12 @@ pub fn core() -> Vec<Op> {
             path: path(),
             size: 30_000,
         },
+    ]
+}
+
+/// Names that files get besides, instead, or lose.
+fn other_names() -> Vec<Op> {
+    vec![
         link("foo", "bar"),
         link("A/foo", "B/foo"),
         link("foo", "A/hard"),
@@ -163,7 +180,13 @@ pub fn core() -> Vec<Op> {
             path: "A/foo".into(),
             held: HELD,
         },
-        // Files in use that lose their name, or have none.
+    ]
+}
+
+/// Files in use that lose their name, or have none.
+fn in_use() -> Vec<Op> {
+    let held = held_path(HELD);
+    vec![
         Op::Hold {
             path: "foo".into(),
             held: HELD,
@@ -198,8 +221,19 @@ pub fn core() -> Vec<Op> {
             len: 6000,
         },
         link(&held, "B/held"),
+    ]
+}
+
+fn removed_directories() -> Vec<Op> {
+    vec![
         Op::Rmdir { path: "B".into() },
         Op::Rmdir { path: "A/C".into() },
+    ]
+}
+
+fn attributes() -> Vec<Op> {
+    let path = || String::from("foo");
+    vec![
         Op::SetXattr {
             path: path(),
             name: "user.u1".into(),
