@@ -21,8 +21,9 @@ use stetfs_testkit::image::e2fsck;
 use stetfs_testkit::stet::StetMount;
 use stetfs_testkit::{Scratch, cmd};
 
+use super::crashes::{Crashes, Limits, start};
+use super::recorded::START;
 use super::served::Served;
-use super::{Crashes, Limits, START, start};
 use crate::marks::ACKED;
 use crate::state::{Arrival, KINDS, StateId, Uncertain, Why, points};
 

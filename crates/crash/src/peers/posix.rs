@@ -61,40 +61,14 @@ impl PosixSession {
         }
     }
 
-    fn fallocate(
-        &self,
-        path: &str,
-        flags: FallocateFlags,
-        offset: u64,
-        len: u64,
-    ) -> io::Result<()> {
-        Ok(rustix::fs::fallocate(self.open(path)?, flags, offset, len)?)
-    }
-
     /// Does it; on return it is acknowledged.
     ///
     /// # Errors
     /// The system call's.
     pub fn run(&mut self, op: &Op) -> io::Result<()> {
-        let keep = |keep: bool| {
-            if keep {
-                FallocateFlags::KEEP_SIZE
-            } else {
-                FallocateFlags::empty()
-            }
-        };
         match op {
-            Op::Create { path, mode } => {
-                let file = OpenOptions::new()
-                    .write(true)
-                    .create_new(true)
-                    .open(self.at(path))?;
-                file.set_permissions(Permissions::from_mode(*mode))
-            }
-            Op::Mkdir { path, mode } => {
-                fs::create_dir(self.at(path))?;
-                fs::set_permissions(self.at(path), Permissions::from_mode(*mode))
-            }
+            Op::Create { path, mode } => self.create(path, *mode),
+            Op::Mkdir { path, mode } => self.mkdir(path, *mode),
             Op::Symlink { path, target } => symlink(target, self.at(path)),
             Op::Write {
                 path,
@@ -102,13 +76,17 @@ impl PosixSession {
                 len,
                 key,
             } => self.open(path)?.write_all_at(&bytes(*key, *len), *offset),
-            Op::Truncate { path, size } => self.open(path)?.set_len(*size),
-            Op::Punch { path, offset, len } => self.fallocate(
+            Op::MapWrite {
                 path,
-                FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
-                *offset,
-                *len,
-            ),
+                offset,
+                len,
+                key,
+            } => mapped::write(&self.open(path)?, *offset, &bytes(*key, *len)),
+            Op::Truncate { path, size } => self.open(path)?.set_len(*size),
+            Op::Punch { path, offset, len } => {
+                let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                self.fallocate(path, flags, *offset, *len)
+            }
             Op::Zero {
                 path,
                 offset,
@@ -122,85 +100,29 @@ impl PosixSession {
                 keep: k,
             } => self.fallocate(path, keep(*k), *offset, *len),
             Op::Unlink { path } => fs::remove_file(self.at(path)),
-            Op::MapWrite {
-                path,
-                offset,
-                len,
-                key,
-            } => mapped::write(&self.open(path)?, *offset, &bytes(*key, *len)),
-            Op::Hold { path, held } => {
-                let file = self.open(path)?;
-                self.held.insert(*held, file);
-                Ok(())
-            }
+            Op::Hold { path, held } => self.hold(path, *held),
             Op::HoldUnlink { path, held } => {
-                let file = self.open(path)?;
-                self.held.insert(*held, file);
+                self.hold(path, *held)?;
                 fs::remove_file(self.at(path))
             }
-            Op::Tmpfile { held, mode } => {
-                let file = OpenOptions::new()
-                    .read(true)
-                    .write(true)
-                    .custom_flags(libc::O_TMPFILE)
-                    .open(&self.root)?;
-                file.set_permissions(Permissions::from_mode(*mode))?;
-                self.held.insert(*held, file);
-                Ok(())
-            }
+            Op::Tmpfile { held, mode } => self.tmpfile(*held, *mode),
             Op::Close { held } => {
                 drop(self.held.remove(held));
                 Ok(())
             }
             Op::Rmdir { path } => fs::remove_dir(self.at(path)),
-            Op::Link { from, to } => {
-                let follow = match self.held(from) {
-                    Some(_) => AtFlags::SYMLINK_FOLLOW,
-                    None => AtFlags::empty(),
-                };
-                Ok(rustix::fs::linkat(
-                    CWD,
-                    self.at(from),
-                    CWD,
-                    self.at(to),
-                    follow,
-                )?)
-            }
+            Op::Link { from, to } => self.link(from, to),
             Op::Rename { from, to } => fs::rename(self.at(from), self.at(to)),
-            Op::Exchange { a, b } => Ok(rustix::fs::renameat_with(
-                CWD,
-                self.at(a),
-                CWD,
-                self.at(b),
-                RenameFlags::EXCHANGE,
-            )?),
-            Op::Chmod { path, mode } => {
-                fs::set_permissions(self.at(path), Permissions::from_mode(*mode))
-            }
-            Op::Chown { path, uid, gid } => match self.held(path) {
-                Some(file) => std::os::unix::fs::fchown(file, Some(*uid), Some(*gid)),
-                None => std::os::unix::fs::lchown(self.at(path), Some(*uid), Some(*gid)),
-            },
+            Op::Exchange { a, b } => self.exchange(a, b),
+            Op::Chmod { path, mode } => fs::set_permissions(self.at(path), permissions(*mode)),
+            Op::Chown { path, uid, gid } => self.chown(path, *uid, *gid),
             Op::SetXattr {
                 path,
                 name,
                 key,
                 len,
-            } => {
-                let (value, flags) = (bytes(*key, *len), XattrFlags::empty());
-                match self.held(path) {
-                    Some(file) => rustix::fs::fsetxattr(file, name.as_str(), &value, flags)?,
-                    None => rustix::fs::lsetxattr(self.at(path), name.as_str(), &value, flags)?,
-                }
-                Ok(())
-            }
-            Op::RemoveXattr { path, name } => {
-                match self.held(path) {
-                    Some(file) => rustix::fs::fremovexattr(file, name.as_str())?,
-                    None => rustix::fs::lremovexattr(self.at(path), name.as_str())?,
-                }
-                Ok(())
-            }
+            } => self.set_xattr(path, name, &bytes(*key, *len)),
+            Op::RemoveXattr { path, name } => self.remove_xattr(path, name),
             // A mount knows groups of one file alone, by descriptor; FUSE has no freezing.
             Op::Atomic { .. } | Op::Early | Op::Commit | Op::Abort | Op::Freeze | Op::Thaw => {
                 Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
@@ -209,6 +131,106 @@ impl PosixSession {
             Op::Fdatasync { path } => self.open_to_sync(path)?.sync_data(),
             Op::SyncAll => sync_fs(&self.root),
         }
+    }
+}
+
+/// Names.
+impl PosixSession {
+    fn create(&self, path: &str, mode: u32) -> io::Result<()> {
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(self.at(path))?;
+        file.set_permissions(permissions(mode))
+    }
+
+    fn mkdir(&self, path: &str, mode: u32) -> io::Result<()> {
+        fs::create_dir(self.at(path))?;
+        fs::set_permissions(self.at(path), permissions(mode))
+    }
+
+    fn link(&self, from: &str, to: &str) -> io::Result<()> {
+        let follow = match self.held(from) {
+            Some(_) => AtFlags::SYMLINK_FOLLOW,
+            None => AtFlags::empty(),
+        };
+        let (from, to) = (self.at(from), self.at(to));
+        Ok(rustix::fs::linkat(CWD, from, CWD, to, follow)?)
+    }
+
+    fn exchange(&self, a: &str, b: &str) -> io::Result<()> {
+        let (a, b) = (self.at(a), self.at(b));
+        let flags = RenameFlags::EXCHANGE;
+        Ok(rustix::fs::renameat_with(CWD, a, CWD, b, flags)?)
+    }
+}
+
+/// Files that are held open.
+impl PosixSession {
+    fn hold(&mut self, path: &str, held: u32) -> io::Result<()> {
+        let file = self.open(path)?;
+        self.held.insert(held, file);
+        Ok(())
+    }
+
+    fn tmpfile(&mut self, held: u32, mode: u32) -> io::Result<()> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_TMPFILE)
+            .open(&self.root)?;
+        file.set_permissions(permissions(mode))?;
+        self.held.insert(held, file);
+        Ok(())
+    }
+}
+
+/// Blocks and attributes.
+impl PosixSession {
+    fn fallocate(
+        &self,
+        path: &str,
+        flags: FallocateFlags,
+        offset: u64,
+        len: u64,
+    ) -> io::Result<()> {
+        Ok(rustix::fs::fallocate(self.open(path)?, flags, offset, len)?)
+    }
+
+    fn chown(&self, path: &str, uid: u32, gid: u32) -> io::Result<()> {
+        match self.held(path) {
+            Some(file) => std::os::unix::fs::fchown(file, Some(uid), Some(gid)),
+            None => std::os::unix::fs::lchown(self.at(path), Some(uid), Some(gid)),
+        }
+    }
+
+    fn set_xattr(&self, path: &str, name: &str, value: &[u8]) -> io::Result<()> {
+        let flags = XattrFlags::empty();
+        match self.held(path) {
+            Some(file) => rustix::fs::fsetxattr(file, name, value, flags)?,
+            None => rustix::fs::lsetxattr(self.at(path), name, value, flags)?,
+        }
+        Ok(())
+    }
+
+    fn remove_xattr(&self, path: &str, name: &str) -> io::Result<()> {
+        match self.held(path) {
+            Some(file) => rustix::fs::fremovexattr(file, name)?,
+            None => rustix::fs::lremovexattr(self.at(path), name)?,
+        }
+        Ok(())
+    }
+}
+
+fn permissions(mode: u32) -> Permissions {
+    Permissions::from_mode(mode)
+}
+
+fn keep(size: bool) -> FallocateFlags {
+    if size {
+        FallocateFlags::KEEP_SIZE
+    } else {
+        FallocateFlags::empty()
     }
 }
 
