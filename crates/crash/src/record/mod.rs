@@ -4,6 +4,8 @@
 //! events, those of the region where there is one, and a checksum (XXH3) of all that. Numbers are
 //! little-endian.
 
+mod log;
+mod pages;
 mod region;
 mod stream;
 
@@ -12,10 +14,10 @@ use std::io::{BufReader, BufWriter};
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use serde::{Deserialize, Serialize};
 use stetfs::low::{BlockDevice, MemDevice};
-use stetfs_block::{Event, Log, SharePair};
+use stetfs_block::{Event, Log};
 use stetfs_nvm::RegionLog;
 use xxhash_rust::xxh3::Xxh3;
 
@@ -29,17 +31,10 @@ use crate::work::Work;
 use crate::workload::{Case, text};
 
 const MAGIC: &[u8; 8] = b"StetRec1";
-/// Bytes of a page in the file.
-const PAGE: usize = 4096;
 /// Bounds of what a file may ask for.
 const HEADER_MAX: u64 = 64 << 20;
 /// Largest volume, bytes.
 const VOLUME_MAX: u64 = 1 << 40;
-/// Largest single write, bytes.
-const WRITE_MAX: u64 = 256 << 20;
-/// Pairs of a batch to be shared at most.
-const PAIRS_MAX: u64 = 1 << 20;
-
 /// What a record is of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
@@ -207,73 +202,8 @@ impl Recording {
     fn write(&self, out: &mut Out) -> std::io::Result<()> {
         out.bytes(MAGIC)?;
         out.slice(&serde_json::to_vec(&self.header)?)?;
-        let empty = MemDevice::new(self.header.volume);
-        let mut page = vec![0; PAGE];
-        for range in empty.differences(&self.work.base.image) {
-            for at in range.step_by(PAGE) {
-                let n = (self.header.volume - at).min(PAGE as u64) as usize;
-                let page = &mut page[..n];
-                self.work
-                    .base
-                    .image
-                    .read(at, page)
-                    .map_err(std::io::Error::other)?;
-                out.number(at)?;
-                out.slice(page)?;
-            }
-        }
-        out.number(u64::MAX)?;
-        out.number(self.log.len() as u64)?;
-        for event in &self.log.events {
-            match event {
-                Event::Write {
-                    id,
-                    offset,
-                    data,
-                    fua,
-                } => {
-                    out.bytes(&[if *fua { 2 } else { 1 }])?;
-                    out.number(*id)?;
-                    out.number(*offset)?;
-                    out.slice(data)?;
-                }
-                Event::Discard { id, range } => {
-                    out.bytes(&[3])?;
-                    out.number(*id)?;
-                    out.number(range.start)?;
-                    out.number(range.end)?;
-                }
-                Event::Share {
-                    id,
-                    pairs,
-                    unit,
-                    atomic,
-                } => {
-                    out.bytes(&[if *atomic { 9 } else { 8 }])?;
-                    out.number(*id)?;
-                    out.number(u64::from(*unit))?;
-                    out.number(pairs.len() as u64)?;
-                    for pair in pairs.iter() {
-                        out.number(pair.dst)?;
-                        out.number(pair.src)?;
-                        out.number(pair.len)?;
-                    }
-                }
-                Event::Flush { id } => {
-                    out.bytes(&[4])?;
-                    out.number(*id)?;
-                }
-                Event::Done { id, ok } => {
-                    out.bytes(&[if *ok { 5 } else { 6 }])?;
-                    out.number(*id)?;
-                }
-                Event::Mark { label, value } => {
-                    out.bytes(&[7])?;
-                    out.slice(label.as_bytes())?;
-                    out.number(*value)?;
-                }
-            }
-        }
+        pages::write(&self.work.base.image, out)?;
+        log::write(&self.log, out)?;
         match self.header.region {
             Some(_) => region::write(&self.region, out),
             None => Ok(()),
@@ -309,72 +239,8 @@ impl Recording {
             serde_json::from_slice(&input.slice(HEADER_MAX)?).context("the header")?;
         ensure!(header.volume <= VOLUME_MAX, "the volume is too large");
         let image = able(MemDevice::new(header.volume), header.batches, header.fua);
-        loop {
-            let at = input.number()?;
-            if at == u64::MAX {
-                break;
-            }
-            image.write(at, &input.slice(PAGE as u64)?)?;
-        }
-        let count = input.number()?;
-        let mut log = Log::default();
-        for _ in 0..count {
-            let kind = input.bytes(1)?[0];
-            let event = match kind {
-                1 | 2 => Event::Write {
-                    id: input.number()?,
-                    offset: input.number()?,
-                    data: Arc::from(input.slice(WRITE_MAX)?),
-                    fua: kind == 2,
-                },
-                3 => Event::Discard {
-                    id: input.number()?,
-                    range: input.number()?..input.number()?,
-                },
-                4 => Event::Flush {
-                    id: input.number()?,
-                },
-                5 | 6 => Event::Done {
-                    id: input.number()?,
-                    ok: kind == 5,
-                },
-                7 => Event::Mark {
-                    label: String::from_utf8(input.slice(1024)?)?,
-                    value: input.number()?,
-                },
-                8 | 9 => {
-                    let (id, unit, count) = (input.number()?, input.number()?, input.number()?);
-                    ensure!(
-                        unit.is_power_of_two() && unit <= WRITE_MAX,
-                        "a share's unit"
-                    );
-                    ensure!(count <= PAIRS_MAX, "a batch to share is too long");
-                    let mut pairs = Vec::new();
-                    for _ in 0..count {
-                        pairs.push(SharePair {
-                            dst: input.number()?,
-                            src: input.number()?,
-                            len: input.number()?,
-                        });
-                        let inside = |p: &SharePair| {
-                            p.len <= header.volume && p.dst.max(p.src) <= header.volume
-                        };
-                        ensure!(
-                            pairs.last().is_some_and(inside),
-                            "a share beyond the volume"
-                        );
-                    }
-                    Event::Share {
-                        id,
-                        pairs: pairs.into(),
-                        unit: unit as u32,
-                        atomic: kind == 9,
-                    }
-                }
-                other => bail!("there is no event of kind {other}"),
-            };
-            log.events.push(event);
-        }
+        pages::read(input, &image)?;
+        let log = log::read(input, header.volume)?;
         let size = header.region;
         let region = size.map(|size| region::read(input, size)).transpose()?;
         let sum = input.sum.digest();
