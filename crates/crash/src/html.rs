@@ -1,36 +1,21 @@
 //! A failure as a page: the log as a timeline, the writes that were lost, the tree as promised and
 //! as found.
 
+mod escape;
+mod timeline;
+
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use stetfs_block::Event;
-
+use self::escape::escape;
 use crate::explore::Failure;
 use crate::judge::tree;
-use crate::marks::{ACKED, BEGUN};
 use crate::record::Recording;
 use crate::report::Report;
 use crate::state::StateId;
 use crate::tree::Seen;
 use crate::volume::DIRS;
 use crate::workload::model::{Kind, State};
-
-/// Width of the timeline, pixels.
-const WIDTH: f64 = 1000.0;
-/// Height of it.
-const HEIGHT: f64 = 240.0;
-/// Events shown before the crash, and behind it.
-const BEFORE: usize = 400;
-/// See [`BEFORE`].
-const BEHIND: usize = 20;
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
-}
 
 /// The page of a report; `recordings` has the records that its failures name.
 pub fn page(report: &Report, recordings: &BTreeMap<String, Recording>) -> String {
@@ -78,111 +63,8 @@ fn one(out: &mut String, failure: &Failure, recordings: &BTreeMap<String, Record
     let (Some(recording), Ok(state)) = (recording, failure.state.parse::<StateId>()) else {
         return;
     };
-    timeline(out, recording, &state);
+    timeline::draw(out, recording, &state);
     trees(out, recording, &state);
-}
-
-/// Where a write, or what is shared, begins, its bytes, and whether it is durable at once.
-fn extent(event: &Event) -> (u64, u64, bool) {
-    match event {
-        Event::Write {
-            offset, data, fua, ..
-        } => (*offset, data.len() as u64, *fua),
-        Event::Share { pairs, .. } => {
-            let first = pairs.first().map_or(0, |p| p.dst);
-            (first, pairs.iter().map(|p| p.len).sum(), false)
-        }
-        _ => (0, 0, false),
-    }
-}
-
-/// Position on the device against order in the log.
-fn timeline(out: &mut String, recording: &Recording, state: &StateId) {
-    let events = &recording.log.events;
-    let first = state.event.saturating_sub(BEFORE);
-    let last = (state.event + BEHIND).min(events.len());
-    let base = recording.work.machine();
-    let mut walk = recording.walk(&base);
-    walk.advance_to_state(state);
-    let uncertain = walk.uncertain();
-    let lost = crate::explore::lost(recording, state, &uncertain);
-    let x = |event: usize| (event - first) as f64 / (last - first).max(1) as f64 * WIDTH;
-    // Written places in order, so that distant parts of the device take no room.
-    let mut places: Vec<u64> = events[first..last]
-        .iter()
-        .filter_map(|e| match e {
-            Event::Write { offset, .. } => Some(*offset),
-            Event::Discard { range, .. } => Some(range.start),
-            Event::Share { pairs, .. } => pairs.first().map(|pair| pair.dst),
-            _ => None,
-        })
-        .collect();
-    places.sort_unstable();
-    places.dedup();
-    let y = |offset: u64| {
-        let rank = places.partition_point(|p| *p < offset);
-        20.0 + rank as f64 / places.len().max(1) as f64 * (HEIGHT - 50.0)
-    };
-    let _ = write!(
-        out,
-        "<p>The log: events {first} to {last} from left to right, places on the device from top to bottom. \
-         Green lines are flushes, red writes were lost, at least in part; the crash is the red line.</p>\
-         <svg width=\"{WIDTH}\" height=\"{HEIGHT}\" viewBox=\"0 0 {WIDTH} {HEIGHT}\">"
-    );
-    for (i, event) in events.iter().enumerate().take(last).skip(first) {
-        let at = x(i);
-        match event {
-            Event::Write { .. } | Event::Share { .. } => {
-                let (offset, bytes, fua) = extent(event);
-                let part = lost.iter().find(|w| w.event == i);
-                let class = match (part, i >= state.event) {
-                    (Some(_), _) => "lost",
-                    (None, true) => "op",
-                    (None, false) => "kept",
-                };
-                let told = part.map_or(String::new(), |w| {
-                    format!(", {} of {} sectors lost", w.lost.0, w.lost.1)
-                });
-                let _ = write!(
-                    out,
-                    "<rect class=\"{class}{}\" x=\"{at:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"6\">\
-                     <title>event {i}: {} bytes at {offset}{told}</title></rect>",
-                    if fua { " fua" } else { "" },
-                    y(offset),
-                    (WIDTH / (last - first).max(1) as f64).max(2.0),
-                    bytes
-                );
-            }
-            Event::Flush { .. } => {
-                let _ = write!(
-                    out,
-                    "<line class=\"flush\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"14\" y2=\"{:.0}\"/>",
-                    HEIGHT - 28.0
-                );
-            }
-            Event::Mark { label, value } if label == BEGUN || label == ACKED => {
-                let op = recording
-                    .work
-                    .scripts
-                    .get((value >> 32) as usize)
-                    .and_then(|s| s.ops.get(((value & 0xffff_ffff) as usize).checked_sub(1)?));
-                let _ = write!(
-                    out,
-                    "<circle class=\"op\" cx=\"{at:.1}\" cy=\"{:.0}\" r=\"2.5\"><title>{label}: {}</title></circle>",
-                    HEIGHT - 14.0,
-                    escape(&op.map_or(String::new(), |o| o.to_string()))
-                );
-            }
-            _ => {}
-        }
-    }
-    let at = x(state.event);
-    let _ = write!(
-        out,
-        "<line class=\"cut\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"0\" y2=\"{HEIGHT}\"/>\
-         <text x=\"2\" y=\"{:.0}\">operations</text></svg>",
-        HEIGHT - 2.0
-    );
 }
 
 /// What was there when the power went, beside what is there after recovery.
