@@ -1,5 +1,10 @@
 //! Random changes, reproducible from a seed.
 
+mod attributes;
+mod content;
+mod names;
+mod pick;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -7,10 +12,8 @@ use anyhow::{Context, Result};
 
 pub use super::op::Op;
 use super::{Bytes, Model, fsync_all};
-use crate::tree::{CaptureOptions, Time, Tree, diff};
+use crate::tree::{CaptureOptions, Tree, diff};
 
-/// Files stay below this size in bytes.
-const FILE_MAX: u64 = 400_000;
 /// The tree stays near this many entries.
 const ENTRIES: usize = 250;
 
@@ -110,190 +113,30 @@ impl Mutator {
         op
     }
 
-    fn file(&mut self) -> Option<String> {
-        let paths = self.model.files();
-        let index = self.rng.usize(..paths.len().max(1));
-        paths.get(index).map(|p| (*p).to_owned())
-    }
-
-    fn directory(&mut self) -> Option<String> {
-        let paths = self.model.directories();
-        let index = self.rng.usize(..paths.len().max(1));
-        paths.get(index).map(|p| (*p).to_owned())
-    }
-
-    fn any(&mut self) -> Option<String> {
-        let paths = self.model.all();
-        let index = self.rng.usize(..paths.len().max(1));
-        paths.get(index).map(|p| (*p).to_owned())
-    }
-
-    /// A path that does not exist, in a directory that does.
-    fn fresh(&mut self) -> Option<String> {
-        let dir = self.directory()?;
-        self.serial += 1;
-        let leaf = format!(
-            "{}{}",
-            self.serial,
-            "-long-name".repeat(self.rng.usize(..5))
-        );
-        Some(if dir.is_empty() {
-            leaf
-        } else {
-            format!("{dir}/{leaf}")
-        })
-    }
-
     /// One candidate; `None` if what it needs does not exist.
     fn choose(&mut self) -> Option<Op> {
         let full = self.model.all().len() > ENTRIES;
-        Some(match self.rng.u32(..100) {
-            0..14 if !full => Op::Create {
-                path: self.fresh()?,
-                mode: *self.rng.choice(&[0o600, 0o644, 0o444])?,
-            },
-            14..18 if !full => Op::Mkdir {
-                path: self.fresh()?,
-                mode: *self.rng.choice(&[0o700, 0o755])?,
-            },
-            18..20 if !full => Op::Symlink {
-                path: self.fresh()?,
-                target: "t".repeat(*self.rng.choice(&[1, 20, 59, 60, 300])?),
-            },
-            20..24 if !full => Op::Link {
-                from: self.file()?,
-                to: self.fresh()?,
-            },
-            24..48 => {
-                let path = self.file()?;
-                let length = 1usize << self.rng.u32(0..16);
-                let length = self.rng.usize(1..=length);
-                // Half of the writes append.
-                let end = self.model.size(&path);
-                let offset = if self.rng.bool() {
-                    end
-                } else {
-                    self.rng.u64(..end + 8_192)
-                };
-                Op::Write {
-                    path,
-                    offset: offset.min(FILE_MAX),
-                    key: self.rng.u64(..),
-                    length,
-                }
-            }
-            48..52 if self.preallocates => {
-                let (path, offset, length) = self.range()?;
-                Op::Zero {
-                    path,
-                    offset,
-                    length,
-                }
-            }
-            48..56 => {
-                let (path, offset, length) = self.range()?;
-                Op::Punch {
-                    path,
-                    offset,
-                    length,
-                }
-            }
-            56..61 => Op::Truncate {
-                path: self.file()?,
-                size: self.rng.u64(..FILE_MAX / 4),
-            },
-            61..69 => {
-                let path = self.any()?;
-                if !self.model.is_directory(&path) {
-                    Op::Unlink { path }
-                } else if self.model.below(&path).is_empty() {
-                    Op::Rmdir { path }
-                } else {
-                    return None;
-                }
-            }
-            69..76 => self.rename()?,
-            76..78 => self.exchange()?,
-            78..81 => Op::Chmod {
-                path: self.not_symlink()?,
-                mode: self.rng.u32(..0o1000) | 0o400,
-            },
-            81..84 => Op::Chown {
-                path: self.any()?,
-                uid: self.rng.u32(..100_000),
-                gid: self.rng.u32(..100_000),
-            },
-            84..88 => {
-                let name = format!("user.{}", self.rng.choice(["a", "second", "the-third"])?);
-                Op::SetXattr {
-                    path: self.not_symlink()?,
-                    name,
-                    key: self.rng.u64(..),
-                    length: self.rng.usize(..120),
-                }
-            }
-            88..90 => {
-                let path = self.any()?;
-                let name = self
-                    .model
-                    .xattr_names(&path)
-                    .first()
-                    .map(|n| (*n).to_owned())?;
-                Op::RemoveXattr { path, name }
-            }
-            90..94 => {
-                // Within what an inode without the extra time bits holds too.
-                let sec = self.rng.i64(-(1 << 31)..1 << 31);
-                Op::SetTimes {
-                    path: self.any()?,
-                    mtime: Time(sec, self.rng.i64(0..1_000_000_000)),
-                }
-            }
-            94..99 => Op::Fsync {
-                path: self.not_symlink()?,
-            },
-            99 => Op::SyncFs,
-            _ => return None,
-        })
-    }
-
-    fn not_symlink(&mut self) -> Option<String> {
-        self.any().filter(|p| !self.model.is_symlink(p))
-    }
-
-    fn range(&mut self) -> Option<(String, u64, usize)> {
-        let path = self.file()?;
-        let offset = self.rng.u64(..self.model.size(&path) + 4_096).min(FILE_MAX);
-        Some((path, offset, self.rng.usize(1..40_000)))
-    }
-
-    fn rename(&mut self) -> Option<Op> {
-        let from = self.any()?;
-        let to = if self.rng.u32(..3) == 0 {
-            self.any()?
-        } else {
-            self.fresh()?
-        };
-        let inside = |a: &str, b: &str| b == a || b.starts_with(&format!("{a}/"));
-        if inside(&from, &to) || inside(&to, &from) {
-            return None;
+        match self.rng.u32(..100) {
+            0..14 if !full => self.create(),
+            14..18 if !full => self.mkdir(),
+            18..20 if !full => self.symlink(),
+            20..24 if !full => self.link(),
+            24..48 => self.write(),
+            48..52 if self.preallocates => self.zero(),
+            48..56 => self.punch(),
+            56..61 => self.truncate(),
+            61..69 => self.remove(),
+            69..76 => self.rename(),
+            76..78 => self.exchange(),
+            78..81 => self.chmod(),
+            81..84 => self.chown(),
+            84..88 => self.set_xattr(),
+            88..90 => self.remove_xattr(),
+            90..94 => self.set_times(),
+            94..99 => self.not_symlink().map(|path| Op::Fsync { path }),
+            99 => Some(Op::SyncFs),
+            _ => None,
         }
-        if self.model.exists(&to) {
-            let (a, b) = (self.model.is_directory(&from), self.model.is_directory(&to));
-            if a != b || (b && !self.model.below(&to).is_empty()) {
-                return None;
-            }
-        }
-        Some(Op::Rename { from, to })
-    }
-
-    fn exchange(&mut self) -> Option<Op> {
-        let (a, b) = (self.any()?, self.any()?);
-        let inside = |a: &str, b: &str| b == a || b.starts_with(&format!("{a}/"));
-        if inside(&a, &b) || inside(&b, &a) || self.model.same_inode(&a, &b) {
-            return None;
-        }
-        Some(Op::Exchange { a, b })
     }
 }
 

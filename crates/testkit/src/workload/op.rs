@@ -1,8 +1,9 @@
 //! Changes of a tree.
 
 use std::fs::{self, File, OpenOptions};
+use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt, lchown, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use rustix::fs::{
@@ -130,27 +131,11 @@ impl Op {
     }
 
     fn perform(&self, root: &Path, bytes: &Bytes) -> Result<()> {
-        let p = |path: &str| {
-            if path.is_empty() {
-                root.to_owned()
-            } else {
-                root.join(path)
-            }
-        };
+        let p = |path: &str| below(root, path);
         let open = |path: &str| OpenOptions::new().write(true).open(p(path));
         match self {
-            Self::Create { path, mode } => {
-                let file = OpenOptions::new()
-                    .write(true)
-                    .create_new(true)
-                    .mode(*mode)
-                    .open(p(path))?;
-                file.set_permissions(fs::Permissions::from_mode(*mode))?;
-            }
-            Self::Mkdir { path, mode } => {
-                fs::create_dir(p(path))?;
-                fs::set_permissions(p(path), fs::Permissions::from_mode(*mode))?;
-            }
+            Self::Create { path, mode } => create(&p(path), *mode)?,
+            Self::Mkdir { path, mode } => mkdir(&p(path), *mode)?,
             Self::Symlink { path, target } => symlink(target, p(path))?,
             Self::Write {
                 path,
@@ -163,12 +148,8 @@ impl Op {
                 offset,
                 length,
             } => {
-                fallocate(
-                    open(path)?,
-                    FallocateFlags::ZERO_RANGE,
-                    *offset,
-                    *length as u64,
-                )?;
+                let flags = FallocateFlags::ZERO_RANGE;
+                fallocate(open(path)?, flags, *offset, *length as u64)?;
             }
             Self::Punch {
                 path,
@@ -184,9 +165,7 @@ impl Op {
             Self::Link { from, to } => fs::hard_link(p(from), p(to))?,
             Self::Rename { from, to } => fs::rename(p(from), p(to))?,
             Self::Exchange { a, b } => renameat_with(CWD, p(a), CWD, p(b), RenameFlags::EXCHANGE)?,
-            Self::Chmod { path, mode } => {
-                fs::set_permissions(p(path), fs::Permissions::from_mode(*mode))?
-            }
+            Self::Chmod { path, mode } => fs::set_permissions(p(path), permissions(*mode))?,
             Self::Chown { path, uid, gid } => lchown(p(path), Some(*uid), Some(*gid))?,
             Self::SetXattr {
                 path,
@@ -194,28 +173,55 @@ impl Op {
                 key,
                 length,
             } => {
-                lsetxattr(
-                    p(path),
-                    name.as_str(),
-                    &bytes.get(*key, *length),
-                    XattrFlags::empty(),
-                )?;
+                let value = bytes.get(*key, *length);
+                lsetxattr(p(path), name.as_str(), &value, XattrFlags::empty())?;
             }
             Self::RemoveXattr { path, name } => lremovexattr(p(path), name.as_str())?,
-            Self::SetTimes { path, mtime } => {
-                let time = Timespec {
-                    tv_sec: mtime.0,
-                    tv_nsec: mtime.1,
-                };
-                let times = Timestamps {
-                    last_access: time,
-                    last_modification: time,
-                };
-                utimensat(CWD, p(path), &times, AtFlags::SYMLINK_NOFOLLOW)?;
-            }
+            Self::SetTimes { path, mtime } => set_times(&p(path), *mtime)?,
             Self::Fsync { path } => File::open(p(path))?.sync_all()?,
             Self::SyncFs => rustix::fs::syncfs(File::open(root)?)?,
         }
         Ok(())
     }
+}
+
+fn below(root: &Path, path: &str) -> PathBuf {
+    if path.is_empty() {
+        root.to_owned()
+    } else {
+        root.join(path)
+    }
+}
+
+fn permissions(mode: u32) -> fs::Permissions {
+    fs::Permissions::from_mode(mode)
+}
+
+/// Makes a file with this mode, whatever the umask.
+fn create(path: &Path, mode: u32) -> io::Result<()> {
+    let file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .open(path)?;
+    file.set_permissions(permissions(mode))
+}
+
+/// Makes a directory with this mode, whatever the umask.
+fn mkdir(path: &Path, mode: u32) -> io::Result<()> {
+    fs::create_dir(path)?;
+    fs::set_permissions(path, permissions(mode))
+}
+
+/// Sets both times, of a symbolic link itself.
+fn set_times(path: &Path, mtime: Time) -> io::Result<()> {
+    let time = Timespec {
+        tv_sec: mtime.0,
+        tv_nsec: mtime.1,
+    };
+    let times = Timestamps {
+        last_access: time,
+        last_modification: time,
+    };
+    Ok(utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)?)
 }
