@@ -20,18 +20,22 @@ use crate::workload::model::{Kind, State};
 /// The page of a report; `recordings` has the records that its failures name.
 pub fn page(report: &Report, recordings: &BTreeMap<String, Recording>) -> String {
     let mut out = String::from(
-        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>stetfs crash</title><style>\
+        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\">\
+         <title>stetfs crash</title><style>\
          body{font:15px sans-serif;margin:2em;max-width:1040px}pre{background:#f4f4f4;padding:.7em;\
          overflow-x:auto}table{border-collapse:collapse}td,th{padding:.15em .8em;text-align:left;\
-         border-bottom:1px solid #ddd}.lost{fill:#c22}.kept{fill:#37a}.fua{stroke:#000;stroke-width:1}\
+         border-bottom:1px solid #ddd}.lost{fill:#c22}.kept{fill:#37a}\
+         .fua{stroke:#000;stroke-width:1}\
          .flush{stroke:#2a2;stroke-width:1.5}.cut{stroke:#c22;stroke-width:2}.op{fill:#888}\
          .bad{background:#fdd}text{font-size:11px}</style>\n",
     );
     let o = &report.outcome;
     let _ = writeln!(
         out,
-        "<h1>{} on {}</h1><table><tr><th>crash states</th><th>images</th><th>failures</th><th>seconds</th>\
-         <th>seed</th></tr><tr><td>{}</td><td>{}</td><td>{}</td><td>{:.1}</td><td>{}</td></tr></table>",
+        "<h1>{} on {}</h1><table><tr><th>crash states</th><th>images</th><th>failures</th>\
+         <th>seconds</th>\
+         <th>seed</th></tr><tr><td>{}</td><td>{}</td><td>{}</td><td>{:.1}</td>\
+         <td>{}</td></tr></table>",
         escape(&report.workload),
         escape(&report.journal),
         o.states,

@@ -76,8 +76,9 @@ pub(super) fn draw(out: &mut String, recording: &Recording, state: &StateId) {
     let lost = lost(recording, state, &walk.uncertain());
     let _ = write!(
         out,
-        "<p>The log: events {first} to {last} from left to right, places on the device from top to bottom. \
-         Green lines are flushes, red writes were lost, at least in part; the crash is the red line.</p>\
+        "<p>The log: events {first} to {last} from left to right, places on the device \
+         from top to bottom. Green lines are flushes, red writes were lost, at least in part; \
+         the crash is the red line.</p>\
          <svg width=\"{WIDTH}\" height=\"{HEIGHT}\" viewBox=\"0 0 {WIDTH} {HEIGHT}\">"
     );
     for (i, event) in events.iter().enumerate().take(last).skip(first) {
@@ -116,8 +117,8 @@ fn extent(event: &Event) -> (u64, u64, bool) {
     }
 }
 
-/// Event number `i`, a write or what is shared, of which `lost` is gone; it comes `behind` the crash
-/// or before it.
+/// Event number `i`, a write or what is shared, of which `lost` is gone; it comes `behind` the
+/// crash or before it.
 fn written(
     out: &mut String,
     scale: &Scale,
@@ -164,7 +165,8 @@ fn mark(out: &mut String, at: f64, recording: &Recording, label: &str, value: u6
         .and_then(|s| s.ops.get(((value & 0xffff_ffff) as usize).checked_sub(1)?));
     let _ = write!(
         out,
-        "<circle class=\"op\" cx=\"{at:.1}\" cy=\"{:.0}\" r=\"2.5\"><title>{label}: {}</title></circle>",
+        "<circle class=\"op\" cx=\"{at:.1}\" cy=\"{:.0}\" r=\"2.5\">\
+         <title>{label}: {}</title></circle>",
         HEIGHT - 14.0,
         escape(&op.map_or(String::new(), |o| o.to_string()))
     );

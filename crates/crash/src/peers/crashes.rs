@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow};
 use parking_lot::Mutex;
 use stetfs::low::MemDevice;
-use stetfs_block::{Log, Replay};
+use stetfs_block::{Event, Log, Replay};
 
 use super::recorded::START;
 use crate::explore::image_hash;
@@ -92,7 +92,7 @@ fn progress(log: &Log, event: usize) -> Progress {
 
 /// Where the work began; a record without such a mark is all work.
 pub(super) fn start(log: &Log) -> usize {
-    let is_start = |e: &stetfs_block::Event| matches!(e, stetfs_block::Event::Mark { label, .. } if label == START);
+    let is_start = |e: &Event| matches!(e, Event::Mark { label, .. } if label == START);
     log.events.iter().position(is_start).unwrap_or(0)
 }
 

@@ -57,7 +57,8 @@ impl FromStr for System {
                 options: options.into(),
             }),
             _ => Err(format!(
-                "there is no file system {name:?} here: give stetfs:PRESET, ext4[:OPTIONS], xfs or btrfs"
+                "there is no file system {name:?} here: \
+                 give stetfs:PRESET, ext4[:OPTIONS], xfs or btrfs"
             )),
         }
     }
