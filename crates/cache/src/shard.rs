@@ -84,7 +84,8 @@ impl<X: Default> Shard<X> {
         (block, evicted)
     }
 
-    /// Room for so many blocks from now on. More leave as others come, or by [`shrink`](Self::shrink).
+    /// Room for so many blocks from now on. More leave as others come, or by
+    /// [`shrink`](Self::shrink).
     pub(crate) fn set_capacity(&mut self, blocks: usize) {
         self.capacity = blocks;
     }

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-use stetfs::low::default_cache_bytes;
+use stetfs::low::{Preparer, default_cache_bytes};
 use stetfs_fuse::VolumeFs;
 
 use crate::options::Options;
@@ -19,6 +19,24 @@ pub(crate) struct CacheBound {
 }
 
 impl CacheBound {
+    /// For a mount with these options.
+    pub(crate) fn of(options: &Options) -> CacheBound {
+        let bound = CacheBound::default();
+        bound.set(options);
+        bound
+    }
+
+    /// Starts what prepares the memory of a cache of so many bytes, and asks [`follow`]. Nothing
+    /// depends on it but time, and that the cache follows.
+    ///
+    /// [`follow`]: Self::follow
+    pub(crate) fn prepare(self: &Arc<Self>, bytes: u64) -> Option<Preparer> {
+        let bound = Arc::clone(self);
+        Preparer::start(bytes, move || bound.follow())
+            .inspect_err(|e| tracing::warn!("memory is not prepared before it is needed: {e}"))
+            .ok()
+    }
+
     /// It is for this mount.
     pub(crate) fn mounted(&self, fs: &Arc<VolumeFs>) {
         // Once in the life of a server.

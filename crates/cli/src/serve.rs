@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use stetfs::low::{FsError, LatencyStats, OpenedDevices, Preparer, RegionInfo, Volume};
+use stetfs::low::{FsError, LatencyStats, OpenedDevices, RegionInfo, Volume};
 use stetfs_fuse::{MountError, Origin, Server, is_root};
 
 use crate::cmd::{freeze, quota, record};
@@ -58,13 +58,8 @@ pub(crate) fn serve(job: &Job, ready: impl FnOnce(Option<String>)) -> Result {
         tracing::debug!("no directory for the control socket: {e}");
     }
     sandbox.enter(&control::place(), Network::of(&devices))?;
-    let bound = Arc::new(CacheBound::default());
-    bound.set(&job.options);
-    let asked = Arc::clone(&bound);
-    // Nothing depends on it but time, and that the cache follows the memory there is.
-    let memory = Preparer::start(job.options.volume()?.fs.cache_bytes, move || asked.follow())
-        .inspect_err(|e| tracing::warn!("memory is not prepared before it is needed: {e}"))
-        .ok();
+    let bound = Arc::new(CacheBound::of(&job.options));
+    let memory = bound.prepare(job.options.volume()?.fs.cache_bytes);
     let is_sparse = devices.is_sparse();
     let volume = devices.start(&job.options.volume()?).map_err(|e| match e {
         // Read-only, and there is something to replay.

@@ -267,8 +267,8 @@ fn region(dir: &Path) -> String {
 
 /// Appends and syncs, which takes a record each and no flush; gives what the file has then.
 ///
-/// A sync(2) of anybody on the machine reaches this volume too, and flushes. A round beside one says
-/// nothing, so it is taken again.
+/// A sync(2) of anybody on the machine reaches this volume too, and flushes. A round beside one
+/// says nothing, so it is taken again.
 fn append_and_sync(d: &Daemon) -> Vec<u8> {
     let path = d.file("log");
     let mut file = File::create(&path).unwrap();
