@@ -2,17 +2,18 @@
 /*
  * SHARE on a device that `stetfs device serve --ftl page` serves: ioctls of its file `disk`.
  *
- * A pair makes `dst` read as `src` does, without copying. All in bytes, multiples of the unit. A batch is there as a whole
- * or not after a power cut, and is durable when the call returns. What is written to one of the two later leaves the other
- * as it was.
+ * A pair makes `dst` read as `src` does, without copying. All in bytes, multiples of the unit. A
+ * batch is there as a whole or not after a power cut, and is durable when the call returns. What is
+ * written to one of the two later leaves the other as it was.
  *
  *	struct stetfs_share *batch = calloc(1, STETFS_SHARE_SIZE(n));
  *	batch->count = n;
  *	batch->pairs[0] = (struct stetfs_share_pair){ .dst = 0, .src = 1 << 20, .len = 4096 };
  *	if (ioctl(fd, STETFS_IOC_SHARE(n), batch)) ...
  *
- * Errors: E2BIG, more units than the device shares at once; EMLINK, a content would be in more places than it can note;
- * EINVAL, no whole units, or a destination that occurs twice; ENOTTY, a device that cannot share. Then nothing was done.
+ * Errors: E2BIG, more units than the device shares at once; EMLINK, a content would be in more
+ * places than it can note; EINVAL, no whole units, or a destination that occurs twice; ENOTTY, a
+ * device that cannot share. Then nothing was done.
  */
 #ifndef STETFS_SHARE_H
 #define STETFS_SHARE_H

@@ -298,8 +298,8 @@ class MariaDb(Database):
                 "--innodb-flush-log-at-trx-commit=1", "--innodb-flush-method=fsync", "--innodb-max-dirty-pages-pct=1",
                 "--innodb-io-capacity=2000", "--innodb-fast-shutdown=1", "--log-warnings=9"]
     TABLES = ["--tables=4", "--table-size=20000"]
-    # A namespace of its own: with all of /dev, and FusionIO's file, which only says that it is worth asking. Without the mounts of others,
-    # which it would keep in use.
+    # A namespace of its own: with all of /dev, and FusionIO's file, which only says that it is
+    # worth asking. Without the mounts of others, which it would keep in use.
     ALONE = ["unshare", "--mount", "--propagation", "slave", "sh", "-c",
              'while read -r what where kind rest; do case $kind in fuse*|ext*|xfs|btrfs) '
              '[ "$where" = / ] || [ "$where" = "$1" ] || umount -l "$where" ;; esac; done < /proc/self/mounts; shift; '
@@ -320,7 +320,8 @@ class MariaDb(Database):
         return run("mariadb", "--no-defaults", "-N", "-B", "-u", "root", f"--socket={self.socket}", "-e", text, *more).strip()
 
     def make(self):
-        # innochecksum takes pages in the doublewrite buffer for damaged ones: there must be none from the beginning.
+        # innochecksum takes pages in the doublewrite buffer for damaged ones: there must be none
+        # from the beginning.
         run(*self.ALONE, self.over, self.dir, "mariadb-install-db", "--no-defaults", "--skip-test-db", "--auth-root-authentication-method=normal", "--user=root",
             f"--datadir={self.data}")
         self.start()
@@ -400,7 +401,8 @@ class MariaDb(Database):
     def consistent(self):
         """After a recovery: nothing is there in part."""
         checked = self.sql("CHECK TABLE sbtest1, sbtest2, sbtest3, sbtest4, done EXTENDED", "work")
-        # A delete-marked record of an index that purging left behind is no damage (MDEV-24402), and comes of kills alone, on tmpfs, too.
+        # A delete-marked record of an index that purging left behind is no damage (MDEV-24402), and
+        # comes of kills alone, on tmpfs, too.
         left = [line for line in checked.splitlines() if LEFT_BY_PURGE.search(line)]
         self.counts["left_by_purge"] = self.counts.get("left_by_purge", 0) + len(left)
         if any(not line.endswith("\tOK") for line in checked.splitlines() if line not in left):

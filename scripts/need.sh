@@ -31,7 +31,8 @@ need_rust() {
     PATH="$HOME/.cargo/bin:$PATH"
 }
 
-# compile CARGO-ARGUMENTS…: cargo, with a line that tells how far it is; all of what it says only if it fails.
+# compile CARGO-ARGUMENTS…: cargo, with a line that tells how far it is; all of what it says only if
+# it fails.
 compile() {
     local said all
     said=$(mktemp)
@@ -44,7 +45,8 @@ compile() {
     rm -f "$said"
 }
 
-# Tells of cargo's lines on standard input: one that changes on a terminal, else one each 15 seconds. $1: how many crates there are.
+# Tells of cargo's lines on standard input: one that changes on a terminal, else one each 15
+# seconds. $1: how many crates there are.
 compiling() {
     local line n=0 begin=$SECONDS told=$SECONDS
     while IFS= read -r line; do

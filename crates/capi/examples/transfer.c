@@ -1,4 +1,5 @@
-/* Changes two files of an image at once: transfer IMAGE. After a crash both are changed, or none. */
+/* Changes two files of an image at once: transfer IMAGE. After a crash both are changed, or none.
+ */
 #include <stdio.h>
 
 #include "stetfs.h"

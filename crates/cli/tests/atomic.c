@@ -1,6 +1,7 @@
 /*
- * Writes a file atomically, through the header that users have: atomic FILE OFFERED. The file holds 3 bytes; OFFERED is 1
- * on a mount with the option `atomic`, and else the number of the error that is expected, below zero.
+ * Writes a file atomically, through the header that users have: atomic FILE OFFERED. The file holds
+ * 3 bytes; OFFERED is 1 on a mount with the option `atomic`, and else the number of the error that
+ * is expected, below zero.
  */
 #include <errno.h>
 #include <fcntl.h>

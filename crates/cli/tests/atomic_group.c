@@ -1,6 +1,6 @@
 /*
- * Moves an amount between two accounts, each a file of one number, through the header that users have:
- * atomic_group FROM TO AMOUNT [abort]. Prints what they hold then, as the program sees it.
+ * Moves an amount between two accounts, each a file of one number, through the header that users
+ * have: atomic_group FROM TO AMOUNT [abort]. Prints what they hold then, as the program sees it.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -35,6 +35,9 @@ fn sources(places: &[&str], end: &str) -> Vec<Source> {
     let mut todo: Vec<PathBuf> = places.iter().map(|place| root().join(place)).collect();
     while let Some(path) = todo.pop() {
         let name = path.strip_prefix(root()).unwrap().to_str().unwrap();
+        if name.ends_with("__pycache__") {
+            continue;
+        }
         if path.is_dir() {
             let entries = path.read_dir().unwrap();
             todo.extend(entries.map(|entry| entry.unwrap().path()));
@@ -325,7 +328,7 @@ const COLUMNS: usize = 100;
 
 /// Whether a line could have been broken before the last column. A row of a table could not.
 fn is_too_long(line: &str) -> bool {
-    let text = line.trim_start_matches([' ', '/', '!', '*', '-']);
+    let text = line.trim_start_matches([' ', '/', '!', '*', '-', '#']);
     line.chars().count() > COLUMNS && text.contains(' ') && !text.starts_with('|')
 }
 
@@ -355,11 +358,21 @@ fn documents_and_comments_are_wrapped() {
         let lines = prose(&source.lines).filter(|(_, line)| is_too_long(line));
         lines.for_each(|(at, _)| found(&source, at));
     }
-    for source in sources(&["crates", "fuzz/targets"], ".rs") {
-        let comments = source.lines.iter().enumerate();
-        let comments = comments.filter(|(_, line)| line.trim_start().starts_with("//"));
-        let long = comments.filter(|(_, line)| is_too_long(line));
-        long.for_each(|(at, _)| found(&source, at));
+    let scripts = ["test", "demo", ".ci/run", ".cargo", "scripts", "contrib"];
+    for (places, end, begin) in [
+        (&["crates", "fuzz/targets"][..], ".rs", &["//"][..]),
+        (&["crates", "include"], ".h", &["/*", "*"]),
+        (&["crates"], ".c", &["/*", "*"]),
+        (&["crates"], ".toml", &["#"]),
+        (&scripts, "", &["#"]),
+    ] {
+        for source in sources(places, end) {
+            let comments = source.lines.iter().enumerate();
+            let comments =
+                comments.filter(|(_, line)| begin.iter().any(|b| line.trim_start().starts_with(b)));
+            let long = comments.filter(|(_, line)| is_too_long(line));
+            long.for_each(|(at, _)| found(&source, at));
+        }
     }
     assert!(long.is_empty(), "longer than {COLUMNS} columns:{long}");
 }

@@ -123,7 +123,7 @@ impl Journal {
             cache,
             logs_changes: codec.change_unit().is_some(),
             margin: AtomicU32::new(0),
-            memory: AtomicU64::new(config.memory),
+            memory: config.memory.into(),
             commit_millis: AtomicU64::new(u64::from(config.commit_secs.max(1)) * 1000),
             lanes: lanes.collect(),
             stamp: AtomicU64::new(config.first_stamp),

@@ -63,8 +63,9 @@ pub(crate) struct Inner {
     pub records: Option<Arc<dyn RecordLog>>,
     pub config: JournalConfig,
     /// [`JournalConfig::memory`] now, bytes. How long transactions get stays as it was at first:
-    /// handles that were promised room have it.
-    pub memory: AtomicU64,
+    /// handles that were promised room have it. Nothing is ordered by it, so models do not stop
+    /// there.
+    pub memory: std::sync::atomic::AtomicU64,
     /// `commit=` may change at a remount.
     pub commit_millis: AtomicU64,
     /// Credits of every handle on top of what it asks for.

@@ -1,5 +1,6 @@
 //! The workloads.
 
+mod behind;
 mod beside;
 mod cached;
 mod copy;
@@ -162,6 +163,7 @@ impl Workload {
             Self::OverwriteFdatasync => sync::overwrite(target, &dir, sizes),
             Self::Steady => steady::steady(target, name, sizes),
             Self::PausedFsync => synced::paused(target, &dir, sizes),
+            Self::BehindSync => behind::a_sync(&dir, sizes),
             Self::FsyncThreads => scaling::mounted(Work::Append, target, &dir, sizes),
             Self::OverwriteThreads => scaling::mounted(Work::Overwrite, target, &dir, sizes),
             Self::CreateThreads => scaling::mounted(Work::Create, target, &dir, sizes),

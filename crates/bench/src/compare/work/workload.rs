@@ -13,6 +13,8 @@ pub enum Workload {
     Steady,
     /// `fsync` of 80 KB that were written a tenth of a second before.
     PausedFsync,
+    /// Calls that need no device, beside a thread that writes much and syncs it.
+    BehindSync,
     /// Append 4 KiB, `fsync`, in one, two and four threads.
     FsyncThreads,
     /// Overwrite 4 KiB, `fsync`, in as many.
@@ -80,12 +82,13 @@ pub enum Workload {
 
 impl Workload {
     /// All of them.
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 37] = [
         Self::AppendFsync,
         Self::AppendLibrary,
         Self::OverwriteFdatasync,
         Self::Steady,
         Self::PausedFsync,
+        Self::BehindSync,
         Self::FsyncThreads,
         Self::OverwriteThreads,
         Self::CreateThreads,
@@ -127,6 +130,7 @@ impl Workload {
             Self::OverwriteFdatasync => "overwrite-fdatasync",
             Self::Steady => "steady",
             Self::PausedFsync => "paused-fsync",
+            Self::BehindSync => "behind-sync",
             Self::FsyncThreads => "fsync-threads",
             Self::OverwriteThreads => "overwrite-threads",
             Self::CreateThreads => "create-threads",
