@@ -106,7 +106,8 @@ int stetfs_chmod(const stetfs_volume *volume, const char *path, uint32_t mode);
 /* UINT32_MAX leaves a number as it is. */
 int stetfs_lchown(const stetfs_volume *volume, const char *path, uint32_t uid, uint32_t gid);
 
-/* flags: O_RDONLY, O_WRONLY, O_RDWR, with O_CREAT, O_EXCL, O_TRUNC, O_APPEND; mode of a new file. */
+/* flags: O_RDONLY, O_WRONLY, O_RDWR, with O_CREAT, O_EXCL, O_TRUNC, O_APPEND; mode: of a new
+ * file. */
 int stetfs_file_open(const stetfs_volume *volume, const char *path, int flags, uint32_t mode,
                      stetfs_file **file);
 /* What was written is not durable by that. */
