@@ -13,6 +13,10 @@ use crate::fs::Fs;
 use crate::inode::{Inode, OpenRef};
 use crate::types::{Done, FileType};
 
+/// A sync that has so much to write, bytes, is not made by the thread that was asked: what comes to
+/// that meanwhile would wait for the device, too.
+const MUCH: u64 = 512 << 10;
+
 impl Fs {
     /// Makes durable what was written to the file and, unless `datasync`, every change of its
     /// inode; `done` is told when it is. With `datasync` a transaction commits only
@@ -35,37 +39,12 @@ impl Fs {
         if !datasync && let Err(e) = self.data.write_lazy_time(&inode) {
             return done(Err(e));
         }
-        if wait == Wait::Inline
-            && let Err(e) = self.data.data_first(&inode, &told)
-        {
-            return done(Err(e));
+        let data = Arc::clone(&self.data);
+        if wait == Wait::Inline && data.writes_much(&inode) {
+            let sync = move || data.sync_file(inode, told, datasync, wait, done);
+            return self.data.state.syncers.run(sync);
         }
-        let answer: Answer = Box::new(move |result| {
-            // Looked at after the data went home, so that this very failure is included. It comes
-            // first: where it stopped the journal, too, it is the reason.
-            let failed = inode.dirty.failures.tell_opener(&told);
-            done(failed.map_or(result.map_err(FsError::from), Err));
-        });
-        let inode = f.inode.clone();
-        let data = &self.data;
-        let Some(records) = self.vol.journal.records() else {
-            return data.sync_by_commit(&inode, datasync, wait, answer);
-        };
-        // Not where others must end first. Where others sync, too, more of them share a flush if
-        // their threads go on, unless there is none to be shared.
-        let others = !records.is_cheap() && data.state.precedence.is_running();
-        let inline = wait == Wait::Inline && !others;
-        let turn = inline.then(|| inode.turn.try_lock()).flatten();
-        let synced = turn.map(|turn| data.sync_alone(&inode, datasync, turn, Wait::Inline));
-        match synced {
-            Some(Ok(SyncOutcome::TooLarge)) | None => {}
-            Some(synced) => return Arc::clone(data).synced_alone(inode, datasync, synced, answer),
-        }
-        let data = Arc::clone(data);
-        self.data.state.syncers.run(move || {
-            let synced = data.sync_alone(&inode, datasync, inode.turn.lock(), Wait::Deferred);
-            data.synced_alone(inode, datasync, synced, answer);
-        });
+        data.sync_file(inode, told, datasync, wait, done);
     }
 
     /// What was written to the file last passes the cache by (O_DIRECT): it goes home at once,
@@ -83,6 +62,66 @@ impl Fs {
 }
 
 impl DataStore {
+    /// Whether a sync of the file by a commit, or without one, has much to write.
+    fn writes_much(&self, inode: &Inode) -> bool {
+        // What a record does not hold is written by another thread anyway.
+        if self.vol.journal.records().is_some() {
+            return false;
+        }
+        let is_valid = self.vol.journal.is_valid(inode.metadata.lock().upto(false));
+        let bytes = match is_valid {
+            true => {
+                let blocks = inode.dirty.ledger.lock().dirty_blocks();
+                blocks * u64::from(self.vol.geo.block_size)
+            }
+            // A commit may have to write what others wrote.
+            false => self.dirty_bytes(),
+        };
+        bytes >= MUCH
+    }
+
+    /// Does it, for an opener.
+    fn sync_file(
+        self: Arc<Self>,
+        inode: Arc<Inode>,
+        told: Opener,
+        datasync: bool,
+        wait: Wait,
+        done: Done,
+    ) {
+        if wait == Wait::Inline
+            && let Err(e) = self.data_first(&inode, &told)
+        {
+            return done(Err(e));
+        }
+        let file = Arc::clone(&inode);
+        let answer: Answer = Box::new(move |result| {
+            // Looked at after the data went home, so that this very failure is included. It comes
+            // first: where it stopped the journal, too, it is the reason.
+            let failed = file.dirty.failures.tell_opener(&told);
+            drop(file);
+            done(failed.map_or(result.map_err(FsError::from), Err));
+        });
+        let Some(records) = self.vol.journal.records() else {
+            return self.sync_by_commit(&inode, datasync, wait, answer);
+        };
+        // Not where others must end first. Where others sync, too, more of them share a flush if
+        // their threads go on, unless there is none to be shared.
+        let others = !records.is_cheap() && self.state.precedence.is_running();
+        let inline = wait == Wait::Inline && !others;
+        let turn = inline.then(|| inode.turn.try_lock()).flatten();
+        let synced = turn.map(|turn| self.sync_alone(&inode, datasync, turn, Wait::Inline));
+        match synced {
+            Some(Ok(SyncOutcome::TooLarge)) | None => {}
+            Some(synced) => return self.synced_alone(inode, datasync, synced, answer),
+        }
+        let data = Arc::clone(&self);
+        self.state.syncers.run(move || {
+            let synced = data.sync_alone(&inode, datasync, inode.turn.lock(), Wait::Deferred);
+            data.synced_alone(inode, datasync, synced, answer);
+        });
+    }
+
     /// Of a file that was only written over: writes its data home before its times are committed
     /// and the device is flushed, as the kernel does. A device that takes nothing for a while
     /// then costs the file its data, not the volume its journal, which a flush that fails
@@ -188,6 +227,41 @@ mod tests {
             go.send(()).unwrap();
             assert!(waits.recv().unwrap().is_ok());
         });
+    }
+
+    /// Its other requests would wait as long as the device writes.
+    #[test]
+    fn a_sync_with_much_to_write_leaves_the_calling_thread_alone() {
+        let fs = Fs::open(mkfs(32, &Mkfs::blocks(4096)), FsOptions::default()).unwrap();
+        let open = |name: &[u8]| {
+            let flags = libc::O_RDWR;
+            let made = fs.create(&Ctx::ROOT, ROOT_INO, name, 0o600, 0, flags);
+            made.unwrap().1
+        };
+        let (file, other) = (open(b"file"), open(b"other"));
+        let is_here = |file: &OpenRef| {
+            let (done, is_done) = channel();
+            let answer = move |r: Result<()>| done.send((r, std::thread::current().id())).unwrap();
+            fs.fsync(file, false, Wait::Inline, Box::new(answer));
+            let (synced, by) = is_done.recv().unwrap();
+            synced.unwrap();
+            by == std::thread::current().id()
+        };
+        let write = |file: &OpenRef, bytes: u64| {
+            let data = vec![1; usize::try_from(bytes).unwrap()];
+            fs.write(&Ctx::ROOT, file, 0, &data, false).unwrap();
+        };
+        write(&file, 4096);
+        assert!(is_here(&file));
+        // New blocks, which a commit writes, whoever asks for it.
+        write(&file, MUCH);
+        write(&other, 4096);
+        assert!(!is_here(&other));
+        // Blocks that are there.
+        write(&file, MUCH);
+        assert!(!is_here(&file));
+        write(&file, MUCH / 2);
+        assert!(is_here(&file));
     }
 
     /// A device whose flush fails once: then it has dropped what was written since the last good

@@ -316,6 +316,11 @@ impl DataLedger {
         !self.dirty.is_empty()
     }
 
+    /// How many blocks are dirty.
+    pub(crate) fn dirty_blocks(&self) -> u64 {
+        self.dirty.len() as u64
+    }
+
     /// Whether a block was taken and is not answered for.
     pub(crate) fn has_leaving(&self) -> bool {
         self.leaving > 0
