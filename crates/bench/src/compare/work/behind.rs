@@ -88,7 +88,9 @@ fn calls(dir: &Path, listed: &Path, sizes: &Sizes) -> Result<[Vec<f64>; 4]> {
         for (call, times) in times.iter_mut().enumerate() {
             let start = Instant::now();
             match call {
-                0 => drop(fs::metadata(&stated)?),
+                0 => {
+                    fs::metadata(&stated)?;
+                }
                 1 => log.write_all(&data)?,
                 2 => {
                     File::create_new(&made)?;
