@@ -93,6 +93,8 @@ impl Live {
             self.set_flags(&wanted)?;
         }
         if volume != current.volume()? {
+            // Before the new cache is there, which nobody is to change if its size was said.
+            self.cache_bound.set(&wanted);
             self.fs
                 .reopen(&volume)
                 .map_err(|e| match e {
@@ -104,6 +106,7 @@ impl Live {
                     e => Failure::from(e),
                 })
                 .inspect_err(|_| {
+                    self.cache_bound.set(&current);
                     if stops && let Err(e) = self.set_flags(&current) {
                         tracing::error!("cannot take back a remount: {e}");
                     }
@@ -115,7 +118,6 @@ impl Live {
         if !stops {
             self.set_flags(&wanted)?;
         }
-        self.cache_bound.set(&wanted);
         *current = wanted;
         Ok(())
     }
