@@ -73,6 +73,11 @@ pub struct Cache<X> {
     write_runs: AtomicU64,
 }
 
+/// Pages that each of so many shards has room for.
+fn each(pages: usize, shards: usize) -> usize {
+    (pages / shards).max(LEAST)
+}
+
 impl<X: Default> Cache<X> {
     /// An empty cache over `device`, whose erase blocks have the usual size.
     pub fn new(device: Arc<dyn BlockDevice>, config: CacheConfig) -> Cache<X> {
@@ -96,7 +101,7 @@ impl<X: Default> Cache<X> {
             false => (SHARDS, 1),
         };
         let shape = Shape {
-            capacity: (pages / shards).max(LEAST),
+            capacity: each(pages, shards),
             erase_block,
             costs: Costs::default(),
         };
@@ -245,7 +250,7 @@ impl<X: Default> Cache<X> {
     /// shares out its room stays as it was made for the first bound.
     pub fn set_capacity(&self, bytes: u64) {
         let pages = bytes / self.block_size.max(1) as u64;
-        let each = (pages as usize / self.shards.len()).max(LEAST);
+        let each = each(pages as usize, self.shards.len());
         for shard in &self.shards {
             shard.lock().set_capacity(each);
             loop {

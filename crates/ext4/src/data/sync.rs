@@ -65,22 +65,16 @@ impl DataStore {
     /// Whether a sync of the file by a commit, or without one, has much to write.
     fn writes_much(&self, inode: &Inode) -> bool {
         // What a record does not hold is written by another thread anyway.
-        if self.vol.journal.records().is_some() {
+        if self.dirty_bytes() < MUCH || self.vol.journal.records().is_some() {
             return false;
         }
-        let is_valid = self.vol.journal.is_valid(inode.metadata.lock().upto(false));
-        let bytes = match is_valid {
-            true => {
-                let blocks = inode.dirty.ledger.lock().dirty_blocks();
-                blocks * u64::from(self.vol.geo.block_size)
-            }
-            // A commit may have to write what others wrote.
-            false => self.dirty_bytes(),
-        };
-        bytes >= MUCH
+        // A commit may have to write what others wrote.
+        let commits = !self.vol.journal.is_valid(inode.metadata.lock().upto(false));
+        let own = || inode.dirty.ledger.lock().dirty_blocks();
+        commits || own() * u64::from(self.vol.geo.block_size) >= MUCH
     }
 
-    /// Does it, for an opener.
+    /// Makes a file durable, and tells this opener of data that was lost.
     fn sync_file(
         self: Arc<Self>,
         inode: Arc<Inode>,

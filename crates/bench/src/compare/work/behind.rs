@@ -11,11 +11,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 
-use super::measured::{Below, Measured, Outcome};
+use super::measured::{Measured, Outcome};
 use super::stream::noise;
-use crate::compare::Better;
 use crate::compare::Sizes;
-use crate::compare::stats::percentile;
 
 /// Files in the directory that is listed.
 const FILES: u32 = 100;
@@ -30,6 +28,9 @@ const PAUSE: Duration = Duration::from_millis(1);
 
 /// The calls, in turns.
 const CALLS: [&str; 4] = ["stat, cached", "append 4 KiB", "create and unlink", "list"];
+
+/// What is told of them.
+const POINTS: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("max", 1.0)];
 
 /// Calls for `profile_seconds` beside a thread that writes an eighth of `stream_bytes` and syncs
 /// it, again and again.
@@ -49,15 +50,8 @@ pub(super) fn a_sync(dir: &Path, sizes: &Sizes) -> Result<Outcome> {
     let synced = syncing.join().map_err(|_| anyhow!("a thread panicked"))?;
     let (calls, synced) = (calls?, synced.context("the thread that syncs")?);
     ensure!(synced > 0, "no sync ended: the time is too short");
-    let rows = CALLS.into_iter().zip(&calls);
-    let rows = rows.flat_map(|(what, times)| {
-        [("p50", 0.5), ("p99", 0.99), ("max", 1.0)].map(|(name, fraction)| Measured {
-            title: format!("{what} beside a sync, {name}"),
-            unit: "µs".into(),
-            better: Better::Lower,
-            value: percentile(times, fraction),
-            below: Below::default(),
-        })
+    let rows = CALLS.into_iter().zip(&calls).flat_map(|(what, times)| {
+        Measured::latencies(&format!("{what} beside a sync"), times, &POINTS)
     });
     Ok(rows.collect())
 }

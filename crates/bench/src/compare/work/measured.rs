@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use stetfs_flash::ftl;
 
 use crate::compare::log::LogCounters;
+use crate::compare::stats::percentile;
 use crate::compare::{Counters, Packing, Target, Waits, Worn};
 
 /// One number that a run gave.
@@ -18,6 +19,27 @@ pub(crate) struct Measured {
     pub(crate) value: f64,
     /// What happened below meanwhile.
     pub(crate) below: Below,
+}
+
+impl Measured {
+    /// Percentiles of what calls took, microseconds; `points` has their names and fractions.
+    pub(super) fn latencies(title: &str, micros: &[f64], points: &[(&str, f64)]) -> Outcome {
+        let point = |(name, fraction): &(&str, f64)| {
+            Measured::latency(format!("{title}, {name}"), percentile(micros, *fraction))
+        };
+        points.iter().map(point).collect()
+    }
+
+    /// A time that calls took, microseconds, of which nothing is known below.
+    pub(super) fn latency(title: String, micros: f64) -> Measured {
+        Measured {
+            title,
+            unit: "µs".into(),
+            better: Better::Lower,
+            value: micros,
+            below: Below::default(),
+        }
+    }
 }
 
 /// What happened below a target during a piece of work.

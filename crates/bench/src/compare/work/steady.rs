@@ -10,10 +10,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use rustix::fs::{Advice, fadvise};
 
-use super::measured::{Below, Measured, Outcome};
+use super::measured::{Measured, Outcome};
 use super::stream::noise;
-use crate::compare::Better;
-use crate::compare::stats::percentile;
 use crate::compare::{Sizes, Target};
 
 /// Bytes of an append that is synced.
@@ -24,6 +22,9 @@ const READ: usize = 64 << 10;
 const CALL: usize = 1 << 20;
 /// A phase appends so many times what the sequential workload writes at most, so that it fits.
 const MOST: u64 = 2;
+
+/// What is told of the calls.
+const POINTS: [(&str, f64); 4] = [("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("max", 1.0)];
 
 /// Microseconds that the calls of one phase took.
 #[derive(Default)]
@@ -49,22 +50,11 @@ pub(super) fn steady(target: &mut Target, name: &str, sizes: &Sizes) -> Result<O
             (phase.appends, "append 80 KiB + fsync"),
             (phase.reads, "read 64 KiB"),
         ] {
-            outcome.extend(rows(&format!("{what}, {when}"), &values));
+            let title = format!("{what}, {when}");
+            outcome.extend(Measured::latencies(&title, &values, &POINTS));
         }
     }
     Ok(outcome)
-}
-
-fn rows(title: &str, values: &[f64]) -> impl Iterator<Item = Measured> {
-    [("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("max", 1.0)]
-        .map(|(name, fraction)| Measured {
-            title: format!("{title}, {name}"),
-            unit: "µs".into(),
-            better: Better::Lower,
-            value: percentile(values, fraction),
-            below: Below::default(),
-        })
-        .into_iter()
 }
 
 fn fill(path: &Path, bytes: u64) -> Result<()> {

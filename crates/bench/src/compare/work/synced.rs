@@ -8,9 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::measured::{Below, Measured, Outcome};
-use crate::compare::Better;
-use crate::compare::stats::percentile;
+use super::measured::{Measured, Outcome};
 use crate::compare::{Sizes, Target};
 
 /// Written before each sync, bytes.
@@ -23,19 +21,11 @@ pub(super) fn paused(target: &Target, dir: &Path, sizes: &Sizes) -> Result<Outco
     target.settle()?;
     let latencies = latencies(&dir.join("synced"), sizes)?;
     let percentiles = [("p50", 0.5), ("p95", 0.95), ("p99", 0.99)];
+    let title = "fsync of 80 KB after 0.1 s";
     let mean = latencies.iter().sum::<f64>() / latencies.len().max(1) as f64;
-    Ok(percentiles
-        .map(|(name, fraction)| (name, percentile(&latencies, fraction)))
-        .into_iter()
-        .chain([("mean", mean)])
-        .map(|(name, value)| Measured {
-            title: format!("fsync of 80 KB after 0.1 s, {name}"),
-            unit: "µs".into(),
-            better: Better::Lower,
-            value,
-            below: Below::default(),
-        })
-        .collect())
+    let mut rows = Measured::latencies(title, &latencies, &percentiles);
+    rows.push(Measured::latency(format!("{title}, mean"), mean));
+    Ok(rows)
 }
 
 fn latencies(path: &Path, sizes: &Sizes) -> Result<Vec<f64>> {
