@@ -135,6 +135,16 @@ fn stet_breaks_no_promise() {
     sound("stet,compress=auto", "overwrites", 4096, 225);
 }
 
+/// data.D5: what is new goes home by itself, and all is whole as where it does not.
+#[test]
+fn overwrites_alone_in_the_journal_break_no_promise() {
+    sound("ordered,data=overwrites", "random", 4096, 300);
+    sound("stet", "random", 1024, 300);
+    sound("stet,sync=compound", "overwrites", 4096, 300);
+    sound("writeback,data=overwrites,async_commit", "reuse", 1024, 600);
+    sound("zjournal,data=overwrites,lanes=2", "threads", 4096, 300);
+}
+
 /// Records in a region: device and region are cut at one moment, each has what it has of what was
 /// not durable.
 #[test]

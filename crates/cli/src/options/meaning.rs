@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use stetfs::low::{Atime, Composition, DataMode, Direct, FsOptions, VolumeOptions};
+use stetfs::low::{Atime, Composition, Direct, FsOptions, VolumeOptions};
 use stetfs_fuse::{MountOptions, ServeOptions, VolumeFsOptions};
 
 use super::said::Options;
@@ -59,9 +59,9 @@ impl Options {
                 "does not go with writeback_cache: the kernel would write when it likes, and nobody \
                  could tell what is part of an atomic write"
             }
-            () if journal.data() != DataMode::Journal => {
+            () if !journal.data().keeps_whole() => {
                 "needs a journal that data goes through: journal=data, ldj, stet or afs, or \
-                 data=journal"
+                 data=journal or data=overwrites"
             }
             () => return Ok(()),
         };

@@ -32,6 +32,24 @@ const GROWS: &str = "
     write b 0 3000 3
     fsync b
 ";
+/// What a commit shows is written over …
+const OVERWRITTEN: &str = "
+    create a
+    write a 0 9000 1
+    sync
+    write a 1000 6000 2
+    create b
+    sync
+";
+/// … and taken away, and written again.
+const REWRITTEN: &str = "
+    create a
+    write a 0 20000 1
+    sync
+    zero a 0 12288
+    write a 0 9000 2
+    sync
+";
 /// What fdatasync covers: a size that fallocate set …
 const ALLOCATED: &str = "
     create a
@@ -93,6 +111,36 @@ pub(super) const ALL: &[Fault] = &[
             "ext4/src/data/dirty.rs",
             "a_commit_under_way_keeps_the_data_that_it_waits_for",
         )],
+    },
+    Fault {
+        name: "overwrite-awaited",
+        what: "what a committing transaction waits for changes on its way home, where overwrites are journaled",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.overwrite_awaited = true,
+        trials: &[Trial::Suite(
+            "ext4/src/data/dirty.rs",
+            "a_commit_under_way_has_the_data_as_it_was",
+        )],
+    },
+    Fault {
+        name: "overwrite-home",
+        what: "what is overwritten goes home, where it is to be journaled",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.overwrite_home = true,
+        trials: &[
+            Lab::script("ordered,data=overwrites", OVERWRITTEN).trial(),
+            Lab::script("stet", OVERWRITTEN).trial(),
+        ],
+    },
+    Fault {
+        name: "rewrite-home",
+        what: "what became unwritten counts as new when it is written again, where overwrites are journaled",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.rewrite_home = true,
+        trials: &[
+            Lab::script("ordered,data=overwrites", REWRITTEN).trial(),
+            Lab::script("stet", REWRITTEN).trial(),
+        ],
     },
     Fault {
         name: "lax-fallocate",

@@ -367,7 +367,7 @@ impl Case<'_> {
         if *want.data == seen.content {
             return Ok(());
         }
-        if self.data == DataMode::Journal {
+        if self.data.keeps_whole() {
             let first = want
                 .data
                 .iter()

@@ -12,7 +12,7 @@ mod round;
 
 use anyhow::{Context, Result};
 use serde::Serialize;
-use stetfs::low::{DataMode, FsOptions};
+use stetfs::low::FsOptions;
 
 use self::blocks::Stage;
 pub use self::blocks::{LostBlock, PER_FILE};
@@ -67,7 +67,7 @@ pub fn round(
     let scripts = round.scripts(&options);
     let all = ends::run(round, &stage, &options, &scripts, reexec)
         .with_context(|| format!("stetfs crash stress {round}"))?;
-    let whole = options.journal.data() == DataMode::Journal;
+    let whole = options.journal.data().keeps_whole();
     let work = Work {
         base: stage.base.clone(),
         region: round.region,
@@ -156,13 +156,14 @@ pub struct Settings {
 }
 
 /// All journals that are tried unless one is named.
-pub const JOURNALS: [&str; 10] = [
+pub const JOURNALS: [&str; 11] = [
     "ordered",
     "ijournal",
     "writeback",
     "writeback,sync=file",
     "data",
     "data,sync=file",
+    "data,data=overwrites",
     "ldj",
     "stet",
     "zjournal,lanes=2",

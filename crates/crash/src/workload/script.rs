@@ -107,7 +107,7 @@ impl Script {
     fn begin(block: u64, data: DataMode) -> Script {
         Script {
             ops: Vec::new(),
-            states: vec![State::new(block, data == DataMode::Journal)],
+            states: vec![State::new(block, data.keeps_whole())],
             links: vec![Links::new()],
         }
     }

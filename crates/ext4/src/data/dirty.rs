@@ -7,7 +7,7 @@ use stetfs_journal::{Handle, Stamp};
 
 use super::home::HomeError;
 use super::store::DataStore;
-use crate::durability::{Changed, Dropping, Unlogged};
+use crate::durability::{Changed, Dropping, Overwriting, Unlogged};
 use crate::error::Result;
 use crate::fs::Fs;
 use crate::inode::{Inode, OpenRef};
@@ -114,11 +114,7 @@ impl DataStore {
         // An earlier transaction that allocated these blocks may commit without this one, and then
         // they are reachable with what they held before.
         if other {
-            match self.flush_and_tell(&[inode]) {
-                // It is to be gone anyway.
-                Ok(()) | Err(HomeError::Data(_)) => {}
-                Err(HomeError::Journal(e)) => return Err(e.into()),
-            }
+            self.flush_awaited(inode)?;
         }
         let _flush = inode.dirty.flush.lock();
         let dropped = inode.dirty.ledger.lock().free(range);
@@ -126,6 +122,39 @@ impl DataStore {
             .dirty
             .less(dropped * u64::from(self.vol.geo.block_size));
         Ok(())
+    }
+
+    /// Whether a change of file block `lblk`, which holds data, goes home with what is dirty there
+    /// (data.D5): only where none but the transaction of `h` made the file's dirty data reachable.
+    /// Else the block is to be journaled, and everything of the file is home, or told to be lost.
+    ///
+    /// # Errors
+    /// The journal's, which has stopped then.
+    pub(super) fn goes_home_with(&self, h: &Handle<'_>, inode: &Inode, lblk: u32) -> Result<bool> {
+        let overwriting = inode.dirty.ledger.lock().overwriting(lblk, &h.point());
+        match overwriting {
+            Overwriting::Own => return Ok(true),
+            Overwriting::Awaited if self.vol.opts.canary.overwrite_awaited => return Ok(true),
+            Overwriting::Home => return Ok(self.vol.opts.canary.overwrite_home),
+            Overwriting::Leaving => drop(inode.dirty.flush.lock()),
+            Overwriting::Awaited => self.flush_awaited(inode)?,
+        }
+        let range = lblk..lblk.saturating_add(1);
+        inode.dirty.ledger.lock().forget_lost(&range);
+        Ok(false)
+    }
+
+    /// Writes home what an earlier transaction made reachable of a file, and may commit without the
+    /// running one.
+    ///
+    /// # Errors
+    /// The journal's, which has stopped then.
+    fn flush_awaited(&self, inode: &Inode) -> Result<()> {
+        match self.flush_and_tell(&[inode]) {
+            // It is to be replaced anyway.
+            Ok(()) | Err(HomeError::Data(_)) => Ok(()),
+            Err(HomeError::Journal(e)) => Err(e.into()),
+        }
     }
 
     /// The dirty data of the file that no record holds, up to `most` blocks. Nothing becomes dirty
@@ -142,9 +171,20 @@ impl DataStore {
         )
     }
 
-    /// The record with this stamp holds these blocks as they are.
-    pub(super) fn logged(&self, inode: &Inode, blocks: impl Iterator<Item = u32>, record: Stamp) {
-        inode.dirty.ledger.lock().record(blocks, record);
+    /// The record with this stamp holds these blocks as they are; of those `journaled` only what is
+    /// dirty goes home by itself.
+    pub(super) fn logged(
+        &self,
+        inode: &Inode,
+        journaled: bool,
+        blocks: impl Iterator<Item = u32>,
+        record: Stamp,
+    ) {
+        let mut ledger = inode.dirty.ledger.lock();
+        match journaled {
+            true => ledger.record_dirty(blocks, record),
+            false => ledger.record(blocks, record),
+        }
     }
 }
 
@@ -220,7 +260,6 @@ mod tests {
 
     /// Whether the data is there after the crash.
     fn punched_beside_a_commit(drop_awaited: bool) -> bool {
-        let device = mkfs(32, &Mkfs::blocks(4096));
         let opts = FsOptions {
             canary: stetfs_journal::Canary {
                 drop_awaited,
@@ -228,7 +267,49 @@ mod tests {
             },
             ..FsOptions::default()
         };
-        let fs = crate::fs::Fs::open(device.clone(), opts).unwrap();
+        is_kept_beside_a_commit(opts, |fs, file| {
+            fs.write(&Ctx::ROOT, file, 8192, &[3; 4096], false).unwrap();
+            let punch = FallocateMode::PunchHole;
+            fs.fallocate(&Ctx::ROOT, file, punch, 0, 4096).unwrap();
+        })
+    }
+
+    /// The same where a later transaction writes over what an earlier one shows. (data.D5)
+    #[test]
+    fn a_commit_under_way_has_the_data_as_it_was() {
+        for journal in ["ordered,data=overwrites", "stet", "stet,sync=compound"] {
+            for zeroes in [false, true] {
+                let is_kept = |overwrite_awaited: bool| {
+                    let opts = FsOptions {
+                        canary: stetfs_journal::Canary {
+                            overwrite_awaited,
+                            ..Default::default()
+                        },
+                        journal: journal.parse().unwrap(),
+                        ..FsOptions::default()
+                    };
+                    is_kept_beside_a_commit(opts, |fs, file| match zeroes {
+                        true => {
+                            let punch = FallocateMode::PunchHole;
+                            fs.fallocate(&Ctx::ROOT, file, punch, 10, 4000).unwrap();
+                        }
+                        false => {
+                            let write = fs.write(&Ctx::ROOT, file, 4000, &[3; 200], false);
+                            assert_eq!(write.unwrap(), 200);
+                        }
+                    })
+                };
+                assert!(is_kept(false), "{journal}: a later change was there");
+                assert!(!is_kept(true), "{journal}: the fault brings it there");
+            }
+        }
+    }
+
+    /// Whether a file of two blocks is as its commit has it after a crash, though a later
+    /// transaction changed it while that commit waited for the data.
+    fn is_kept_beside_a_commit(opts: FsOptions, later: impl FnOnce(&Fs, &OpenRef)) -> bool {
+        let device = mkfs(32, &Mkfs::blocks(4096));
+        let fs = Fs::open(device.clone(), opts).unwrap();
         let create = |name: &[u8]| {
             fs.create(&Ctx::ROOT, ROOT_INO, name, 0o644, 0, libc::O_RDWR)
                 .unwrap()
@@ -256,10 +337,7 @@ mod tests {
             while fs.vol.journal.begin(1).unwrap().point() == before {
                 std::thread::yield_now();
             }
-            fs.write(&Ctx::ROOT, &file, 8192, &[3; 4096], false)
-                .unwrap();
-            let punch = FallocateMode::PunchHole;
-            fs.fallocate(&Ctx::ROOT, &file, punch, 0, 4096).unwrap();
+            later(&fs, &file);
             go.send(()).unwrap();
             is_done.recv().unwrap().unwrap();
         });

@@ -150,9 +150,9 @@ impl DataStore {
                 if range.end > body.size() => {}
             _ => return Ok(()),
         }
-        let mut pages = Pages::new(self, self.data_path(h, body));
+        let mut pages = Pages::new(self, inode, self.data_path(h, body));
         let zeroed = self.zero_behind(&mut pages, inode, body, body.size());
-        pages.done(inode);
+        pages.done();
         body.set_size(range.end);
         debug_assert!(h.credits_left() > 0, "a change took more than was thought");
         zeroed
@@ -231,7 +231,7 @@ impl DataStore {
     ) -> Result<()> {
         let size = u64::from(self.vol.geo.block_size);
         let whole = self.whole_blocks(range);
-        let mut pages = Pages::new(self, self.data_path(h, body));
+        let mut pages = Pages::new(self, inode, self.data_path(h, body));
         let result = if whole.start > whole.end {
             // Inside one block.
             self.zero_within(&mut pages, inode, body, range.clone())
@@ -241,7 +241,7 @@ impl DataStore {
                     self.zero_within(&mut pages, inode, body, whole.end * size..range.end)
                 })
         };
-        pages.done(inode);
+        pages.done();
         result
     }
 

@@ -242,7 +242,10 @@ impl DataStore {
         e: BlockError,
     ) -> HomeError {
         let aborts = self.vol.opts.data_err == OnDataError::Abort
-            && self.vol.opts.journal.data() == DataMode::Ordered;
+            && matches!(
+                self.vol.opts.journal.data(),
+                DataMode::Ordered | DataMode::Overwrites
+            );
         let (mut is_promised, mut lost) = (false, false);
         {
             let mut ledger = inode.dirty.ledger.lock();

@@ -10,7 +10,7 @@ use stetfs_ondisk::ext4::inode::{I_BLOCK_LEN, InodeFlags};
 use stetfs_ondisk::ext4::xattr::{Value, index};
 
 use super::credits::APPEND_DIR_BLOCK;
-use super::pages::Pages;
+use super::pages::{Holds, Pages};
 use super::store::DataStore;
 use crate::error::{FsError, Result};
 use crate::inode::{Inode, InodeBody};
@@ -157,9 +157,9 @@ impl DataStore {
                 return Ok(());
             }
             let nr = self.add_meta_block(h, inode, body, 0)?;
-            let mut pages = Pages::new(self, self.data_path(h, body));
-            let put = pages.put(0, nr, 0, content, true);
-            pages.done(inode);
+            let mut pages = Pages::new(self, inode, self.data_path(h, body));
+            let put = pages.put(0, nr, 0, content, Holds::New);
+            pages.done();
             put
         })
     }

@@ -29,7 +29,7 @@ impl Fs {
     /// The root directory cannot be read.
     pub fn usually_writes_whole(&self, bytes: usize) -> Result<bool> {
         let has_journal = self.vol.geo.compat.contains(Compat::HAS_JOURNAL);
-        let is_whole = has_journal && self.vol.opts.journal.data() == DataMode::Journal;
+        let is_whole = has_journal && self.vol.opts.journal.data().keeps_whole();
         let root = self.inodes.iget(ROOT_INO)?;
         let body = root.body.read();
         Ok(is_whole && self.data.holds_whole(&body, bytes))
@@ -37,12 +37,24 @@ impl Fs {
 }
 
 impl DataStore {
-    /// Whether the content of this inode goes through the journal.
+    /// Whether the content of this inode goes through the journal; new blocks do not where
+    /// [they go home](Self::new_goes_home).
     pub(super) fn journals_data(&self, body: &InodeBody) -> bool {
         !body.is_regular()
             || body.is_value()
-            || self.vol.opts.journal.data() == DataMode::Journal
+            || self.vol.opts.journal.data().keeps_whole()
             || body.flags().contains(InodeFlags::JOURNAL_DATA)
+    }
+
+    /// Whether data in new blocks of a file whose content goes through the journal goes home all
+    /// the same, before the transaction that makes them reachable. A new block may lie in a
+    /// cluster that the file had, and so hold what an older transaction shows.
+    pub(super) fn new_goes_home(&self, body: &InodeBody) -> bool {
+        self.vol.opts.journal.data() == DataMode::Overwrites
+            && self.vol.geo.ratio() == 1
+            && body.is_regular()
+            && !body.is_value()
+            && !body.flags().contains(InodeFlags::JOURNAL_DATA)
     }
 
     /// Whether one chunk, and one transaction, hold a write of so many bytes to a file with such a

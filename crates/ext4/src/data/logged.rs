@@ -8,7 +8,7 @@ use stetfs_ondisk::ext4::extent::{LOGICAL_END, MAX_UNWRITTEN_LEN};
 use stetfs_ondisk::stet::record::Run;
 
 use super::map::Mapping;
-use super::pages::{DataPath, Pages};
+use super::pages::{DataPath, Holds, Pages};
 use super::store::DataStore;
 use super::whole::Steps;
 use crate::error::{FsError, Result};
@@ -113,9 +113,9 @@ impl DataStore {
             return Err(FsError::corrupt("file-level record", nr, detail));
         }
         self.more_credits(h, inode, body, credits::WRITE_INODE)?;
-        let mut pages = Pages::new(self, DataPath::Home(Some(h)));
-        let put = pages.put(lblk, nr, 0, page, true);
-        pages.done(inode);
+        let mut pages = Pages::new(self, inode, DataPath::Home(Some(h)));
+        let put = pages.put(lblk, nr, 0, page, Holds::Nothing);
+        pages.done();
         put
     }
 }

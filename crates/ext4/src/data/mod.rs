@@ -19,6 +19,10 @@
 //!   nothing is ever written to a block that may belong to somebody else.
 //! * **data.D4** Data of blocks that a transaction makes reachable is in the dirty data, and the
 //!   inode is named with `Handle::order_data`, before the handle stops.
+//! * **data.D5** Where what is overwritten goes through the journal, a block is written home by
+//!   itself only with data of the transaction before which it was free. A later one that changes it
+//!   journals it, and what is dirty of the file goes home first. So no block that a valid
+//!   transaction shows changes at its home, but from an image in the log.
 
 mod atime;
 mod atomic;

@@ -19,37 +19,55 @@ pub(super) enum DataPath<'a> {
     Home(Option<&'a Handle<'a>>),
     /// As journaled blocks of this handle.
     Journal(&'a Handle<'a>),
+    /// As journaled blocks, but for those that were free until this handle's transaction: they go
+    /// home directly, before it is valid (data.D5).
+    Overwrites(&'a Handle<'a>),
+}
+
+/// What a block holds of the file that is about to write to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Holds {
+    /// Data, which stays where nothing is written.
+    Data,
+    /// Nothing: what lies there must not show.
+    Nothing,
+    /// Nothing; and it was free until this transaction, so it is again should that not be valid.
+    New,
 }
 
 /// Changes data blocks of one file; [`done`](Pages::done) makes them dirty.
 pub(super) struct Pages<'a> {
     store: &'a DataStore,
+    inode: &'a Inode,
     path: DataPath<'a>,
     dirty: Vec<Changed>,
 }
 
 impl<'a> Pages<'a> {
-    pub(super) fn new(store: &'a DataStore, path: DataPath<'a>) -> Pages<'a> {
+    pub(super) fn new(store: &'a DataStore, inode: &'a Inode, path: DataPath<'a>) -> Pages<'a> {
         Pages {
             store,
+            inode,
             path,
             dirty: Vec::new(),
         }
     }
 
     /// Puts `bytes` into file block `lblk`, which lies in block `nr`, from byte `at` on. The rest
-    /// of a `fresh` block becomes zeroes; of another it stays.
+    /// of a block that holds nothing becomes zeroes; of another it stays.
     ///
     /// # Errors
-    /// A read that failed; cannot happen for fresh or whole blocks, or for those in the cache.
+    /// A read that failed; cannot happen for new or whole blocks, or for those in the cache. The
+    /// journal's, which has stopped then.
     pub(super) fn put(
         &mut self,
         lblk: u32,
         nr: BlockNr,
         at: usize,
         bytes: &[u8],
-        fresh: bool,
+        holds: Holds,
     ) -> Result<()> {
+        let fresh = holds != Holds::Data;
         let len = self.store.vol.cache.block_size();
         let whole = at == 0 && bytes.len() == len;
         let block = if whole || fresh {
@@ -64,10 +82,10 @@ impl<'a> Pages<'a> {
             }
             None => Err(FsError::Errno(libc::EINVAL)),
         };
-        match self.path {
-            DataPath::Journal(h) if whole || fresh => put(&mut h.create(&block)?)?,
-            DataPath::Journal(h) => put(&mut h.modify(&block)?)?,
-            DataPath::Home(_) => {
+        match self.journaling(lblk, holds)? {
+            Some(h) if whole || fresh => put(&mut h.create(&block)?)?,
+            Some(h) => put(&mut h.modify(&block)?)?,
+            None => {
                 let is_stale = fresh
                     && self.store.vol.opts.canary.show_stale
                     && self.store.vol.cache.read(nr).is_ok();
@@ -119,9 +137,9 @@ impl<'a> Pages<'a> {
                 b.fill(0);
             }
         };
-        match self.path {
-            DataPath::Journal(h) => zero(&mut h.modify(&block)?),
-            DataPath::Home(_) => {
+        match self.journaling(lblk, Holds::Data)? {
+            Some(h) => zero(&mut h.modify(&block)?),
+            None => {
                 if let Some((page, _)) = block.write().page_mut() {
                     zero(page);
                 }
@@ -135,15 +153,33 @@ impl<'a> Pages<'a> {
     /// The handle, if the blocks go through the journal.
     pub(super) fn journaled(&self) -> Option<&'a Handle<'a>> {
         match self.path {
-            DataPath::Journal(h) => Some(h),
+            DataPath::Journal(h) | DataPath::Overwrites(h) => Some(h),
             DataPath::Home(_) => None,
         }
     }
 
-    /// The blocks changed so far become dirty data of the file.
-    pub(super) fn done(self, inode: &Inode) {
-        if let DataPath::Home(h) = self.path {
-            self.store.add_dirty(inode, self.dirty, h);
+    /// The handle that journals a change of file block `lblk`; `None` if the change goes home.
+    ///
+    /// # Errors
+    /// The journal's, which has stopped then.
+    fn journaling(&self, lblk: u32, holds: Holds) -> Result<Option<&'a Handle<'a>>> {
+        match self.path {
+            DataPath::Home(_) => Ok(None),
+            DataPath::Journal(h) => Ok(Some(h)),
+            DataPath::Overwrites(_) if holds == Holds::New => Ok(None),
+            DataPath::Overwrites(h) => {
+                let home = self.store.goes_home_with(h, self.inode, lblk)?;
+                Ok((!home).then_some(h))
+            }
         }
+    }
+
+    /// The blocks changed so far become dirty data of the file.
+    pub(super) fn done(self) {
+        let h = match self.path {
+            DataPath::Home(h) => h,
+            DataPath::Journal(h) | DataPath::Overwrites(h) => Some(h),
+        };
+        self.store.add_dirty(self.inode, self.dirty, h);
     }
 }

@@ -16,7 +16,7 @@ use super::store::DataStore;
 use crate::durability::{Before, Found, Naming, Plan, Room, SyncReason, Unlogged};
 use crate::error::Result;
 use crate::inode::{Inode, InodeBody};
-use crate::types::{DataMode, FileType, Ino};
+use crate::types::{FileType, Ino};
 use stetfs_ondisk::num::bounded32;
 
 /// Dirty data up to this goes into the record; more goes home first, bytes.
@@ -183,6 +183,11 @@ impl DataStore {
             unlogged.pages = Some(Vec::new());
             unlogged.unflushed = false;
         }
+        if self.journals_data(&body) {
+            // Of such a file a record holds all that changed since the last one or commit, wherever
+            // it goes; what is durable of that ends with the commit that writes it home.
+            unlogged = Unlogged::nothing();
+        }
         let found = self.found(inode, &body, &unlogged, datasync);
         let records = self.records();
         let room = Room {
@@ -211,8 +216,7 @@ impl DataStore {
     /// What the ledgers of a file say, under its lock.
     fn found(&self, inode: &Inode, body: &InodeBody, unlogged: &Unlogged, datasync: bool) -> Found {
         let quota = self.inodes.quotas().map(|_| SyncReason::Quota);
-        let is_journaled =
-            self.journals_data(body) && self.vol.opts.journal.data() != DataMode::Journal;
+        let is_journaled = self.journals_data(body) && !self.vol.opts.journal.data().keeps_whole();
         let journaled = is_journaled.then_some(SyncReason::Journaled);
         let mut metadata = inode.metadata.lock();
         metadata.prune(&self.vol.valid());
@@ -311,7 +315,8 @@ impl DataStore {
         };
         let bytes = record.encode();
         // Data that goes home by itself is to be there before what supersedes the record counts.
-        let data_of = (!journaled && !pages.is_empty()).then_some(inode.ino);
+        let goes_home = !journaled || self.new_goes_home(body);
+        let data_of = (goes_home && !pages.is_empty()).then_some(inode.ino);
         let records = self.records()?;
         let Some(place) = records.reserve(bytes.len(), pages.len(), data_of) else {
             return Ok(Step::commit(SyncReason::Full));
@@ -319,7 +324,8 @@ impl DataStore {
         // Whoever syncs the file by a commit ends the record: its inode is in it, if nothing else.
         inode.metadata.lock().recorded(&records.superseding());
         if data_of.is_some() {
-            self.logged(inode, pages.iter().map(|(lblk, ..)| *lblk), place.stamp());
+            let blocks = pages.iter().map(|(lblk, ..)| *lblk);
+            self.logged(inode, journaled, blocks, place.stamp());
         }
         Ok(Step::Record(Box::new(Ready {
             place,

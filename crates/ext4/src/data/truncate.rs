@@ -61,9 +61,9 @@ impl DataStore {
             let end = old_size.min(new_size);
             if new_size > 0 && !self.vol.opts.canary.keep_tail {
                 let path = self.data_path(h, body);
-                let mut pages = Pages::new(self, path);
+                let mut pages = Pages::new(self, inode, path);
                 let zeroed = self.zero_behind(&mut pages, inode, body, end);
-                pages.done(inode);
+                pages.done();
                 zeroed?;
             }
             if new_size <= old_size {
@@ -76,7 +76,9 @@ impl DataStore {
 
     /// How changes of this file's data in `h` get home.
     pub(super) fn data_path<'a>(&self, h: &'a Handle<'a>, body: &InodeBody) -> DataPath<'a> {
-        if self.journals_data(body) {
+        if self.new_goes_home(body) {
+            DataPath::Overwrites(h)
+        } else if self.journals_data(body) {
             DataPath::Journal(h)
         } else {
             DataPath::Home(Some(h))

@@ -18,7 +18,7 @@ use stetfs_ondisk::ext4::inode::InodeFlags;
 use self::chunk::Chunk;
 use self::segments::{Kind, Mapped, Segments};
 use self::writer::Writer;
-use super::pages::{DataPath, Pages};
+use super::pages::Pages;
 use super::store::DataStore;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
@@ -87,7 +87,7 @@ impl Fs {
         let journaled = self.data.journals_data(body);
         let mut done = 0;
         while let Some(rest) = data.get(done..).filter(|r| !r.is_empty()) {
-            if done > 0 && !journaled {
+            if done > 0 {
                 self.data.throttle_data()?;
             }
             let chunk = Chunk {
@@ -167,9 +167,9 @@ impl DataStore {
             promised: u64::MAX,
             promise: None,
         };
-        let mut pages = Pages::new(self, DataPath::Journal(h));
+        let mut pages = Pages::new(self, inode, self.data_path(h, body));
         let written = writer.write(&mut pages, body, &segments);
-        pages.done(inode);
+        pages.done();
         if written? < bytes.len() {
             return Err(FsError::Errno(libc::ENOSPC));
         }
@@ -230,7 +230,7 @@ impl DataStore {
                 run.start + u64::from(i),
                 to_usize(from - base),
                 bytes,
-                run.fresh,
+                run.holds,
             )?;
         }
         Ok(())

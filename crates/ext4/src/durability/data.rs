@@ -91,6 +91,20 @@ pub(crate) enum Dropping {
     AwaitedBefore,
 }
 
+/// Where the newest content is of a block that a transaction is about to journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Overwriting {
+    /// Dirty, and what is dirty was made reachable by this transaction alone: the block may change
+    /// once more on its way home.
+    Own,
+    /// Dirty, and an earlier transaction may commit with what the block holds now.
+    Awaited,
+    /// It, or others of the file, are on their way home.
+    Leaving,
+    /// At home, or in a transaction.
+    Home,
+}
+
 /// The dirty data of a file that no record holds.
 pub(crate) struct Unlogged {
     /// File block, and its content; `None` if it is too much.
@@ -103,6 +117,18 @@ pub(crate) struct Unlogged {
     pub(crate) stale: Vec<u32>,
     /// What went home before may not be durable.
     pub(crate) unflushed: bool,
+}
+
+impl Unlogged {
+    /// None.
+    pub(crate) fn nothing() -> Unlogged {
+        Unlogged {
+            pages: Some(Vec::new()),
+            superseding: false,
+            stale: Vec::new(),
+            unflushed: false,
+        }
+    }
 }
 
 impl DataLedger {
@@ -214,6 +240,17 @@ impl DataLedger {
         }
     }
 
+    /// Where the newest content of a block is that the transaction `by` is about to journal.
+    pub(crate) fn overwriting(&self, lblk: u32, by: &CommitPoint) -> Overwriting {
+        let own = !self.ordered_before && self.ordered.as_ref() == Some(by);
+        match self.dirty.contains_key(&lblk) {
+            true if own => Overwriting::Own,
+            true => Overwriting::Awaited,
+            false if self.leaving > 0 || self.lost.contains(&lblk) => Overwriting::Leaving,
+            false => Overwriting::Home,
+        }
+    }
+
     /// Forgets a range of file blocks. Gives how many of them were dirty.
     pub(crate) fn free(&mut self, range: Range<u32>) -> u64 {
         let mut gone = self.dirty.split_off(&range.start);
@@ -241,6 +278,14 @@ impl DataLedger {
             records.unlogged.remove(&lblk);
         }
         self.check();
+    }
+
+    /// The same of those among them that are dirty.
+    pub(crate) fn record_dirty(&mut self, blocks: impl Iterator<Item = u32>, record: Stamp) {
+        let blocks: Vec<u32> = blocks
+            .filter(|lblk| self.dirty.contains_key(lblk))
+            .collect();
+        self.record(blocks.into_iter(), record);
     }
 
     /// The dirty data that no record holds, up to `most` blocks. Records up to `horizon` are

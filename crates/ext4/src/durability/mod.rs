@@ -48,7 +48,7 @@ mod recorded;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use data::{Changed, DataLedger, Dropping, Leaving, Unlogged};
+pub(crate) use data::{Changed, DataLedger, Dropping, Leaving, Overwriting, Unlogged};
 pub(crate) use metadata::{MetadataLedger, Naming};
 pub(crate) use names::Before;
 pub(crate) use plan::{Found, Plan, Room, SyncReason, SyncReasons};

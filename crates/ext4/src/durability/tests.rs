@@ -26,6 +26,8 @@ enum Step {
     Free(u32, u32, u64),
     /// A record holds what is asked for, of these blocks.
     Record(BTreeSet<u32>),
+    /// A record holds all of these blocks, of which only what is dirty goes home by itself.
+    RecordDirty(BTreeSet<u32>),
     /// So many of the oldest records are forgotten.
     Forget(u64),
     TakeLost,
@@ -40,6 +42,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         4 => prop::collection::btree_set(0..BLOCKS, 0..6).prop_map(Step::Answer),
         2 => (0..BLOCKS, 1..4u32, tx).prop_map(|(at, len, tx)| Step::Free(at, at + len, tx)),
         3 => blocks().prop_map(Step::Record),
+        1 => blocks().prop_map(Step::RecordDirty),
         1 => (0..3u64).prop_map(Step::Forget),
         2 => Just(Step::TakeLost),
     ];
@@ -178,6 +181,18 @@ impl Pair<'_> {
         self.model.rest();
     }
 
+    fn record_dirty(&mut self, which: &BTreeSet<u32>) {
+        self.model.stamp += 1;
+        let stamp = self.model.stamp;
+        self.ledger.record_dirty(which.iter().copied(), stamp);
+        for lblk in which {
+            let block = &mut self.model.blocks[*lblk as usize];
+            if block.dirty {
+                block.record = Some((stamp, true));
+            }
+        }
+    }
+
     fn record(&mut self, which: &BTreeSet<u32>) {
         self.model.stamp += 1;
         let stamp = self.model.stamp;
@@ -205,6 +220,22 @@ impl Pair<'_> {
             block.lost = false;
         }
         assert!(self.ledger.take_lost().into_iter().eq(expected));
+    }
+
+    /// Compares what a transaction asks that is about to journal a block.
+    fn compare_overwriting(&self) {
+        let model = &self.model;
+        for (tx, lblk) in (1..4u64).flat_map(|tx| (0..BLOCKS).map(move |lblk| (tx, lblk))) {
+            let block = model.blocks[lblk as usize];
+            let alone = !model.ordered.is_empty() && model.ordered.iter().all(|by| *by == tx);
+            let expected = match block.dirty {
+                true if alone => Overwriting::Own,
+                true => Overwriting::Awaited,
+                false if block.lost || model.leaves() => Overwriting::Leaving,
+                false => Overwriting::Home,
+            };
+            assert_eq!(self.ledger.overwriting(lblk, &point(tx)), expected);
+        }
     }
 
     /// Compares all that a sync asks.
@@ -254,10 +285,12 @@ fn it_says_what_a_slow_model_says() {
                 Step::Answer(failed) => pair.answer(failed),
                 Step::Free(from, end, tx) if !leaves => pair.free(*from, *end, *tx),
                 Step::Record(blocks) if !leaves => pair.record(blocks),
+                Step::RecordDirty(blocks) if !leaves => pair.record_dirty(blocks),
                 Step::Forget(count) => pair.forget(*count),
                 Step::TakeLost => pair.take_lost(),
-                Step::Take(..) | Step::Free(..) | Step::Record(_) => {}
+                Step::Take(..) | Step::Free(..) | Step::Record(_) | Step::RecordDirty(_) => {}
             }
+            pair.compare_overwriting();
             if !pair.model.leaves() {
                 pair.compare();
             }

@@ -15,7 +15,7 @@ use stetfs_ondisk::ext4::superblock::{
 
 use super::early::Early;
 use crate::error::{FsError, Result};
-use crate::types::{DataMode, FsOptions, OnDataError};
+use crate::types::{FsOptions, OnDataError};
 
 /// The log before it runs.
 pub(super) struct VolumeLog {
@@ -70,7 +70,7 @@ pub(super) fn without(
     sb: &Superblock,
     opts: &FsOptions,
 ) -> Result<Arc<Journal>> {
-    if opts.journal.data() == DataMode::Journal || !opts.journal.is_jbd2() {
+    if opts.journal.data().keeps_whole() || !opts.journal.is_jbd2() {
         return Err(FsError::Unsupported(
             "journaling data on a volume without a journal (tune2fs -j adds one)".into(),
         ));

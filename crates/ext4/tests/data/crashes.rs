@@ -268,7 +268,7 @@ fn check(device: MemDevice, data: DataMode, histories: &[History], position: usi
         }
         let f = vol.open(&name(i));
         let have = vol.content(&f);
-        if data == DataMode::Journal {
+        if data.keeps_whole() {
             let whole = candidates.iter().any(|v| v.content.as_ref() == Some(&have));
             assert!(
                 whole,
@@ -327,6 +327,7 @@ fn ordered_data_is_old_or_new_and_never_foreign() {
 #[test]
 fn journaled_writes_are_whole_or_absent() {
     crash_often(SHAPE, DataMode::Journal);
+    crash_often(SHAPE, DataMode::Overwrites);
 }
 
 const CLUSTERS: Shape = Shape {
@@ -342,6 +343,7 @@ fn data_in_clusters_is_old_or_new_and_never_foreign() {
 #[test]
 fn journaled_writes_in_clusters_are_whole_or_absent() {
     crash_often(CLUSTERS, DataMode::Journal);
+    crash_often(CLUSTERS, DataMode::Overwrites);
 }
 
 #[test]
@@ -352,4 +354,5 @@ fn block_mapped_data_is_old_or_new_and_never_foreign() {
 #[test]
 fn journaled_writes_to_block_mapped_files_are_whole_or_absent() {
     crash_often(BLOCK_MAPPED, DataMode::Journal);
+    crash_often(BLOCK_MAPPED, DataMode::Overwrites);
 }

@@ -52,9 +52,11 @@ fn writing_home() -> [(&'static str, FsOptions); 3] {
 }
 
 /// Presets that journal data.
-fn journaling() -> [(&'static str, FsOptions); 2] {
+fn journaling() -> [(&'static str, FsOptions); 4] {
     [
         ("data", options(DataMode::Journal, None)),
+        ("overwrites", options(DataMode::Overwrites, None)),
+        ("stet", options(DataMode::Overwrites, Some(2))),
         ("ldj", options(DataMode::Journal, Some(0))),
     ]
 }
@@ -75,15 +77,20 @@ fn without_journal() -> MemDevice {
     MemDevice::load(image.path()).unwrap()
 }
 
-/// Where a file lies on a volume that is unmounted.
+/// Where a file's first `LEN` bytes lie on a volume that is unmounted.
 fn place(mem: &MemDevice, ino: Ino) -> Range<u64> {
+    place_of(mem, ino, 0..LEN / 4096)
+}
+
+/// Where these blocks of a file lie.
+fn place_of(mem: &MemDevice, ino: Ino, blocks: Range<usize>) -> Range<u64> {
     let image = Image::sparse(0).unwrap();
     mem.save(image.path()).unwrap();
     let block = |lblk: usize| {
         let nr = image.debugfs(&format!("bmap <{ino}> {lblk}")).unwrap();
         nr.trim().parse::<u64>().unwrap() * 4096
     };
-    let (first, end) = (block(0), block(LEN / 4096 - 1) + 4096);
+    let (first, end) = (block(blocks.start), block(blocks.end - 1) + 4096);
     assert!(
         end - first < 2 * LEN as u64,
         "in one piece, but for its map"
@@ -362,7 +369,13 @@ fn journaled_data_that_cannot_go_home_stops_the_journal() {
 /// So is synced data that only a record holds.
 #[test]
 fn recorded_data_that_cannot_go_home_stops_the_journal() {
-    let v = Failing::new(&options(DataMode::Ordered, Some(2)));
+    for data in [DataMode::Ordered, DataMode::Overwrites] {
+        recorded_data_cannot_go_home(data);
+    }
+}
+
+fn recorded_data_cannot_go_home(data: DataMode) {
+    let v = Failing::new(&options(data, Some(2)));
     let f = v.vol.open("f");
     let fs = v.vol.fs();
     // Longer by one block: there is something to record.
@@ -375,6 +388,13 @@ fn recorded_data_that_cannot_go_home_stops_the_journal() {
         .unwrap();
     assert_eq!(v.fsync(&f), 0);
     assert_eq!(fs.stats().journal.file_records, records + 1);
+    // What was overwritten goes home from the log where it goes through that, what is new not.
+    let crashed = Arc::new(v.vol.mem().fork());
+    let again = Volume::on(crashed.clone(), crashed.clone(), options(data, None));
+    let ino = again.fs().lookup(ROOT_INO, b"f").unwrap().ino;
+    again.finish();
+    let new = place_of(&crashed, ino, LEN / 4096..LEN / 4096 + 2);
+    v.device.add(Fault::fail(Op::Write, libc::EIO).within(new));
     v.fail(libc::EIO);
     assert_eq!(v.syncfs(), libc::EIO);
     assert!(fs.is_read_only(), "the record was given up");

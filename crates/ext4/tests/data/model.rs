@@ -286,6 +286,9 @@ fn config() -> ProptestConfig {
     }
 }
 
+/// For shapes that each is tried with.
+const DATA: [DataMode; 3] = [DataMode::Ordered, DataMode::Journal, DataMode::Overwrites];
+
 proptest! {
     #![proptest_config(config())]
 
@@ -300,27 +303,32 @@ proptest! {
     }
 
     #[test]
+    fn overwrites(ops in ops(), small: bool) {
+        run(shape(small, 24), DataMode::Overwrites, None, &ops);
+    }
+
+    #[test]
     fn writeback(ops in ops(), small: bool) {
         run(shape(small, 24), DataMode::Writeback, None, &ops);
     }
 
     #[test]
-    fn block_mapped(ops in ops(), small: bool, journal: bool, full: bool) {
-        let data = if journal { DataMode::Journal } else { DataMode::Ordered };
+    fn block_mapped(ops in ops(), small: bool, data in 0usize..3, full: bool) {
+        let data = DATA[data];
         let shape = Shape { extents: false, ..shape(small, 24) };
         run(shape, data, full.then_some(700 << 10), &ops);
     }
 
     #[test]
-    fn in_clusters(ops in ops(), small: bool, journal: bool, full: bool, cluster in 1u32..5) {
-        let data = if journal { DataMode::Journal } else { DataMode::Ordered };
+    fn in_clusters(ops in ops(), small: bool, data in 0usize..3, full: bool, cluster in 1u32..5) {
+        let data = DATA[data];
         let shape = Shape { cluster: 1 << cluster, ..shape(small, 24) };
         run(shape, data, full.then_some(700 << 10), &ops);
     }
 
     #[test]
-    fn nearly_full(ops in ops(), small: bool, journal: bool) {
-        let data = if journal { DataMode::Journal } else { DataMode::Ordered };
+    fn nearly_full(ops in ops(), small: bool, data in 0usize..3) {
+        let data = DATA[data];
         run(shape(small, 24), data, Some(700 << 10), &ops);
     }
 }

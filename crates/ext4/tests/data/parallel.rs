@@ -91,6 +91,7 @@ fn own_files_ordered() {
 #[test]
 fn own_files_journaled() {
     own_files(SHAPE, DataMode::Journal);
+    own_files(SHAPE, DataMode::Overwrites);
 }
 
 #[test]
@@ -106,7 +107,7 @@ fn own_files_in_clusters() {
 /// Writers put whole records, readers must never see a mixed one; syncs run all the while.
 #[test]
 fn one_file_shows_whole_writes() {
-    for data in [DataMode::Ordered, DataMode::Journal] {
+    for data in [DataMode::Ordered, DataMode::Journal, DataMode::Overwrites] {
         let vol = Volume::new(SHAPE, data);
         let f = vol.create("f");
         let (record, records) = (10_000usize, 12usize);

@@ -105,7 +105,7 @@ pub fn reasons(fs: &Fs) -> Vec<(&'static str, u64)> {
 
 #[test]
 fn appends_and_syncs_take_a_record_each_and_no_commit() {
-    for data in [DataMode::Ordered, DataMode::Journal] {
+    for data in [DataMode::Ordered, DataMode::Journal, DataMode::Overwrites] {
         let mut vol = volume(data, 2);
         let fs = vol.fs().clone();
         let open = create(&fs, ROOT_INO, b"log");
@@ -129,7 +129,7 @@ fn appends_and_syncs_take_a_record_each_and_no_commit() {
 /// other: else records grow until only commits are left, for ever.
 #[test]
 fn a_commit_between_appends_leaves_no_trace_in_the_records_after_it() {
-    for data in [DataMode::Ordered, DataMode::Journal] {
+    for data in [DataMode::Ordered, DataMode::Journal, DataMode::Overwrites] {
         let mut vol = volume(data, 2);
         let fs = vol.fs().clone();
         let open = create(&fs, ROOT_INO, b"log");
@@ -186,7 +186,7 @@ fn new_files_in_new_directories_are_reachable() {
 
 #[test]
 fn all_that_changes_a_file_is_in_its_record() {
-    for data in [DataMode::Ordered, DataMode::Journal] {
+    for data in [DataMode::Ordered, DataMode::Journal, DataMode::Overwrites] {
         let mut vol = volume(data, 2);
         let fs = vol.fs().clone();
         let open = create(&fs, ROOT_INO, b"file");
@@ -535,7 +535,7 @@ fn a_lane_that_fills_up_takes_commits_and_goes_on() {
 
 #[test]
 fn many_threads_sync_their_files() {
-    for data in [DataMode::Ordered, DataMode::Journal] {
+    for data in [DataMode::Ordered, DataMode::Journal, DataMode::Overwrites] {
         let mut vol = volume(data, 4);
         let fs = vol.fs().clone();
         std::thread::scope(|scope| {

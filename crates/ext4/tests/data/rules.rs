@@ -58,7 +58,12 @@ fn fdatasync_of_an_overwrite_commits_nothing_and_fsync_does() {
 /// data.D2.
 #[test]
 fn what_was_synced_is_there_without_an_unmount() {
-    for data in [DataMode::Ordered, DataMode::Journal, DataMode::Writeback] {
+    for data in [
+        DataMode::Ordered,
+        DataMode::Journal,
+        DataMode::Overwrites,
+        DataMode::Writeback,
+    ] {
         let mut vol = Volume::new(SHAPE, data);
         let f = vol.create("f");
         let mut want = vec![0; 300_000];

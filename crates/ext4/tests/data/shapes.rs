@@ -79,6 +79,7 @@ fn a_file_in_many_pieces_ordered() {
 #[test]
 fn a_file_in_many_pieces_journaled() {
     broken_up(SMALL, DataMode::Journal);
+    broken_up(SMALL, DataMode::Overwrites);
 }
 
 /// cluster.C3.
@@ -92,6 +93,7 @@ fn a_file_in_clusters_in_many_pieces() {
 fn a_block_mapped_file_in_many_pieces() {
     broken_up(BLOCK_MAPPED, DataMode::Ordered);
     broken_up(BLOCK_MAPPED, DataMode::Journal);
+    broken_up(BLOCK_MAPPED, DataMode::Overwrites);
 }
 
 #[test]
@@ -99,6 +101,7 @@ fn a_full_volume_gives_short_writes_then_enospc_and_space_comes_back() {
     for (shape, data) in [
         (SMALL, DataMode::Ordered),
         (SMALL, DataMode::Journal),
+        (SMALL, DataMode::Overwrites),
         (BLOCK_MAPPED, DataMode::Ordered),
         (CLUSTERS, DataMode::Ordered),
         (CLUSTERS, DataMode::Journal),

@@ -53,12 +53,15 @@ impl From<Preset> for Composition {
 /// A jbd2 journal.
 impl From<DataMode> for Composition {
     fn from(mode: DataMode) -> Composition {
-        match mode {
+        let mut new = Composition::from(match mode {
             DataMode::Ordered => crate::jbd2::ORDERED,
-            DataMode::Journal => crate::jbd2::DATA,
+            DataMode::Journal | DataMode::Overwrites => crate::jbd2::DATA,
             DataMode::Writeback => crate::jbd2::WRITEBACK,
+        });
+        if mode == DataMode::Overwrites {
+            new.said.insert(Axis::Data.name(), "overwrites".into());
         }
-        .into()
+        new.with_data()
     }
 }
 

@@ -14,8 +14,20 @@ pub enum DataMode {
     Ordered,
     /// Data is journaled with the metadata (`data=journal`).
     Journal,
+    /// What is overwritten is journaled with the metadata. Data in new blocks goes home before the
+    /// transaction that makes them reachable, as with [`Ordered`](Self::Ordered): nothing refers
+    /// to them until then, so no crash shows them in part.
+    Overwrites,
     /// Data goes home at any time (`data=writeback`).
     Writeback,
+}
+
+impl DataMode {
+    /// Whether a crash leaves data as it was or as it is, block by block and transaction by
+    /// transaction: nothing that a valid transaction shows is written over at its home.
+    pub fn keeps_whole(self) -> bool {
+        matches!(self, DataMode::Journal | DataMode::Overwrites)
+    }
 }
 
 /// A question about a journal; a [`Part`] is an answer. Each is an option of that name.

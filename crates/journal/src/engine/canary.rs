@@ -154,6 +154,14 @@ pub struct Canary {
     /// Data that a committing transaction waits for is dropped with the blocks that a later one
     /// frees.
     pub drop_awaited: bool,
+    /// What a committing transaction waits for changes on its way home, where overwrites are
+    /// journaled.
+    pub overwrite_awaited: bool,
+    /// What is overwritten goes home, where it is to be journaled.
+    pub overwrite_home: bool,
+    /// What became unwritten counts as new when it is written again, where overwrites are
+    /// journaled.
+    pub rewrite_home: bool,
     /// The files of an atomic group are in transactions of their own.
     pub split_group: bool,
     /// What an atomic group wrote early is not durable when the group is.

@@ -35,6 +35,13 @@ static DATA_JOURNAL: Part = part(
 );
 
 #[linkme::distributed_slice(PARTS)]
+static DATA_OVERWRITES: Part = part(
+    "overwrites",
+    "what is overwritten is journaled; new blocks go home first, as with ordered",
+    Make::Data(DataMode::Overwrites),
+);
+
+#[linkme::distributed_slice(PARTS)]
 static DATA_WRITEBACK: Part = part(
     "writeback",
     "it goes home at any time",

@@ -109,7 +109,7 @@ static STET_DEF: PresetDef = PresetDef {
     help: "as ldj, with a record of its own, data included, for each file that is synced",
     rank: 55,
     set: &[
-        ("data", "journal"),
+        ("data", "overwrites"),
         ("codec", "frames"),
         ("compress", "lz4"),
         ("sync", "file"),
@@ -164,7 +164,7 @@ impl StetOptions {
         let ordering = journal.ordering();
         let written = match journal.data() {
             // It may begin and end within a block.
-            DataMode::Journal => WRITE / u64::from(block.max(1)) + 1,
+            DataMode::Journal | DataMode::Overwrites => WRITE / u64::from(block.max(1)) + 1,
             DataMode::Ordered | DataMode::Writeback => 0,
         };
         StetOptions {

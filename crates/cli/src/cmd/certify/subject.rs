@@ -4,7 +4,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use stetfs::low::{DataMode, Part, VolumeOptions};
+use stetfs::low::{Part, VolumeOptions};
 use stetfs_crash::setup::JournalSpec;
 use stetfs_crash::volume::Base;
 
@@ -162,7 +162,7 @@ impl Subject {
             "The largest write that is whole",
             "by how the journal is made; why is in docs/schemes/ldj.md",
         );
-        let journaled = self.spec.options.journal.data() == DataMode::Journal;
+        let journaled = self.spec.options.journal.data().keeps_whole();
         let found = match (journaled, self.direct_io) {
             (true, true) => {
                 "1 MiB by one call: a database may leave out its own protection of pages".into()

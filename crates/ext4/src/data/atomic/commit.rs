@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use stetfs_journal::{CommitPoint, Handle, Wait};
 
 use super::{AtomicGroup, Member};
-use crate::data::pages::{DataPath, Pages};
+use crate::data::pages::Pages;
 use crate::data::whole::Steps;
 use crate::durability::MetadataLedger;
 use crate::error::{FsError, Result};
@@ -120,11 +120,11 @@ impl Fs {
         }
         let runs = overlay.runs(&[]);
         if overlay.is_cut() || overlay.size() > overlay.old_size() {
-            let mut pages = Pages::new(&self.data, DataPath::Journal(h));
+            let mut pages = Pages::new(&self.data, inode, self.data.data_path(h, body));
             let zeroed = self
                 .data
                 .zero_behind(&mut pages, inode, body, overlay.shown());
-            pages.done(inode);
+            pages.done();
             zeroed?;
         }
         for gap in self.group_gaps(overlay, &runs, overlay.size()) {

@@ -101,13 +101,13 @@ impl Fs {
             promised,
             promise,
         };
-        let mut pages = Pages::new(&self.data, self.chunk_path(chunk, &plan, &h));
+        let mut pages = Pages::new(&self.data, inode, self.chunk_path(chunk, &plan, body, &h));
         let result = match plan.gap {
             true => self.data.zero_behind(&mut pages, inode, body, body.size()),
             false => Ok(()),
         };
         let result = result.and_then(|()| writer.write(&mut pages, body, &plan.segments));
-        pages.done(inode);
+        pages.done();
         let written = match result {
             Ok(n) => n,
             Err(e) => {
@@ -167,11 +167,11 @@ impl Fs {
 
     /// Writes over blocks that are there, without a transaction.
     fn overwrite(&self, chunk: &Chunk<'_>, runs: &[Mapped], end: u64) -> Result<usize> {
-        let mut pages = Pages::new(&self.data, DataPath::Home(None));
+        let mut pages = Pages::new(&self.data, chunk.inode, DataPath::Home(None));
         let put = runs
             .iter()
             .try_for_each(|run| self.data.put_segment(&mut pages, chunk, run, end));
-        pages.done(chunk.inode);
+        pages.done();
         put.map(|()| to_usize(end - chunk.offset))
     }
 
@@ -193,9 +193,15 @@ impl Fs {
     }
 
     /// Where a chunk's data goes.
-    fn chunk_path<'h>(&self, chunk: &Chunk<'_>, plan: &Plan, h: &'h Handle<'_>) -> DataPath<'h> {
+    fn chunk_path<'h>(
+        &self,
+        chunk: &Chunk<'_>,
+        plan: &Plan,
+        body: &InodeBody,
+        h: &'h Handle<'_>,
+    ) -> DataPath<'h> {
         if chunk.journaled {
-            return DataPath::Journal(h);
+            return self.data.data_path(h, body);
         }
         let canary = &self.vol.opts.canary;
         let is_prepared = |s: &Segment| matches!(s.kind, Kind::Unwritten(_));

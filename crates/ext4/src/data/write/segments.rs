@@ -7,6 +7,7 @@ use stetfs_journal::BlockNr;
 
 use crate::data::DataStore;
 use crate::data::map::Mapping;
+use crate::data::pages::Holds;
 use crate::error::{FsError, Result};
 use crate::inode::{Inode, InodeBody};
 use stetfs_ondisk::num::bounded32;
@@ -36,25 +37,25 @@ pub(super) struct Mapped {
     pub(super) len: u32,
     /// Where it lies.
     pub(super) start: BlockNr,
-    /// It holds nothing yet, whatever lies there.
-    pub(super) fresh: bool,
+    /// What it holds of the file.
+    pub(super) holds: Holds,
 }
 
 impl Segment {
     /// The segment, if it may be written as it is.
     pub(super) fn written(&self) -> Option<Mapped> {
         match self.kind {
-            Kind::Written(start) => Some(self.mapped(start, false)),
+            Kind::Written(start) => Some(self.mapped(start, Holds::Data)),
             Kind::Unwritten(_) | Kind::Hole => None,
         }
     }
 
-    pub(super) fn mapped(&self, start: BlockNr, fresh: bool) -> Mapped {
+    pub(super) fn mapped(&self, start: BlockNr, holds: Holds) -> Mapped {
         Mapped {
             lblk: self.lblk,
             len: self.len,
             start,
-            fresh,
+            holds,
         }
     }
 }

@@ -5,7 +5,7 @@ use stetfs_journal::{Credits, Handle};
 use super::chunk::Chunk;
 use super::segments::{Kind, Mapped, Segment, Segments};
 use crate::data::DataStore;
-use crate::data::pages::Pages;
+use crate::data::pages::{Holds, Pages};
 use crate::error::{FsError, Result};
 use crate::inode::InodeBody;
 use crate::space::{AllocFor, Reservation, credits};
@@ -67,13 +67,13 @@ impl Writer<'_> {
         Ok(to_usize(upto - self.chunk.offset))
     }
 
-    /// Maps the beginning of a segment so that it may be written: what is new comes back as
-    /// fresh, whatever the tree says, because the block holds nothing yet. `None` when the
-    /// transaction or the promise of space has no room for more.
+    /// Maps the beginning of a segment so that it may be written: what is new holds nothing yet,
+    /// whatever the tree says. `None` when the transaction or the promise of space has no room
+    /// for more.
     fn map_part(&mut self, body: &mut InodeBody, rest: &Segment) -> Result<Option<Mapped>> {
         let inode = self.chunk.inode;
         match rest.kind {
-            Kind::Written(start) => Ok(Some(rest.mapped(start, false))),
+            Kind::Written(start) => Ok(Some(rest.mapped(start, Holds::Data))),
             Kind::Unwritten(start) => {
                 if !self.room_for_edit(body, rest.lblk)? {
                     return Ok(None);
@@ -84,7 +84,7 @@ impl Writer<'_> {
                     .edit_map(self.h, inode, body, |map| map.convert_first(&range, false))?;
                 Ok(Some(Mapped {
                     len: bounded32(upto - range.start),
-                    ..rest.mapped(start, true)
+                    ..rest.mapped(start, self.prepared())
                 }))
             }
             Kind::Hole => {
@@ -112,9 +112,18 @@ impl Writer<'_> {
                 let run = space.run;
                 Ok(Some(Mapped {
                     len: run.len,
-                    ..rest.mapped(run.start, true)
+                    ..rest.mapped(run.start, Holds::New)
                 }))
             }
+        }
+    }
+
+    /// What an unwritten block holds: a transaction that shows data there may be the last that is
+    /// valid, so it is not new.
+    fn prepared(&self) -> Holds {
+        match self.store.vol.opts.canary.rewrite_home {
+            true => Holds::New,
+            false => Holds::Nothing,
         }
     }
 
