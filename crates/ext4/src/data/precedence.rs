@@ -48,8 +48,13 @@ impl Precedence {
 
     /// Whether a sync is under way.
     pub(super) fn is_running(&self) -> bool {
+        self.running() > 0
+    }
+
+    /// How many are.
+    pub(super) fn running(&self) -> u64 {
         let s = self.state.lock();
-        s.began != s.ended
+        s.began - s.ended
     }
 
     /// Whether syncs are to be expected, so that no more should be given to the device at once than

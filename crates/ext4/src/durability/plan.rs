@@ -25,10 +25,12 @@ pub(crate) enum SyncReason {
     Busy,
     /// It changed with others in an atomic group.
     Group,
+    /// Many files are synced at once, and little is dirty: one commit is less work.
+    Crowd,
 }
 
 impl SyncReason {
-    const ALL: [(SyncReason, &'static str); 10] = [
+    const ALL: [(SyncReason, &'static str); 11] = [
         (SyncReason::Kind, "kind"),
         (SyncReason::Name, "name"),
         (SyncReason::Attributes, "attributes"),
@@ -39,6 +41,7 @@ impl SyncReason {
         (SyncReason::Forgotten, "forgotten"),
         (SyncReason::Busy, "busy"),
         (SyncReason::Group, "group"),
+        (SyncReason::Crowd, "crowd"),
     ];
 }
 

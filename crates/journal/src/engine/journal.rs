@@ -271,7 +271,19 @@ impl Journal {
 
     /// Whether somebody waits for a commit or a flush, or for room that a commit makes.
     pub fn is_awaited(&self) -> bool {
-        self.inner.waiting.load(Ordering::Acquire) > 0
+        self.waiting() > 0
+    }
+
+    /// How many do.
+    pub fn waiting(&self) -> u64 {
+        self.inner.waiting.load(Ordering::Acquire)
+    }
+
+    /// Blocks that the running transactions changed so far.
+    pub fn running_blocks(&self) -> u64 {
+        let lanes = self.inner.lanes.iter();
+        let blocks = lanes.map(|lane| lane.run.lock().tx.state.lock().blocks.len() as u64);
+        blocks.sum()
     }
 
     /// A point that covers every change made before the call.
