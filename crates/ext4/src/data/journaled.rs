@@ -6,7 +6,7 @@ use stetfs_ondisk::ext4::inode::InodeFlags;
 
 use super::store::DataStore;
 use super::write::{CHUNK, SPARE_RUNS};
-use crate::error::Result;
+use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody, OpenRef};
 use crate::space::credits;
@@ -73,6 +73,20 @@ impl DataStore {
         need <= self.vol.journal.max_credits()
     }
 
+    /// Sees to it that none of the file's data goes home by itself any more, and none that was lost
+    /// shows what lay there before: from here on all may be journaled. The caller holds the inode's
+    /// lock and no handle.
+    ///
+    /// # Errors
+    /// What did not get home.
+    pub(super) fn own_data_home(&self, inode: &Inode) -> Result<()> {
+        self.flush_files(&[inode])?;
+        match inode.dirty.ledger.lock().has_lost() {
+            true => Err(FsError::Errno(libc::EIO)),
+            false => Ok(()),
+        }
+    }
+
     /// Makes a regular file ready for its data to go through the journal from now on, or no longer
     /// (`EXT4_JOURNAL_DATA_FL`). The caller holds the inode's lock and no handle, and then sets the
     /// flag.
@@ -82,7 +96,7 @@ impl DataStore {
     pub(crate) fn switch_data_journaling(&self, inode: &Inode, on: bool) -> Result<()> {
         if on {
             // A block must not be on its way home and in a transaction at the same time.
-            return self.flush_files(&[inode]);
+            return self.own_data_home(inode);
         }
         // An image that is still in the log would be replayed over what is written home later.
         self.vol.journal.commit_all()?;

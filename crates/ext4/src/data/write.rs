@@ -18,7 +18,7 @@ use stetfs_ondisk::ext4::inode::InodeFlags;
 use self::chunk::Chunk;
 use self::segments::{Kind, Mapped, Segments};
 use self::writer::Writer;
-use super::pages::Pages;
+use super::pages::{DataPath, Pages};
 use super::store::DataStore;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
@@ -134,8 +134,9 @@ impl DataStore {
             ..bytes.end.div_ceil(u64::from(self.vol.geo.block_size))
     }
 
-    /// Writes whole blocks from file block `lblk` on within a handle that has the credits for all
-    /// of it. The space is promised, and the caller writes the inode.
+    /// Writes whole blocks from file block `lblk` on, through the journal, within a handle that has
+    /// the credits for all of it. The space is promised, no data of the file is on its way home, and
+    /// the caller writes the inode.
     ///
     /// # Errors
     /// ENOSPC, EUCLEAN: the transaction must not commit then.
@@ -167,7 +168,7 @@ impl DataStore {
             promised: u64::MAX,
             promise: None,
         };
-        let mut pages = Pages::new(self, inode, self.data_path(h, body));
+        let mut pages = Pages::new(self, inode, DataPath::Journal(h));
         let written = writer.write(&mut pages, body, &segments);
         pages.done();
         if written? < bytes.len() {

@@ -409,6 +409,47 @@ fn recorded_data_cannot_go_home(data: DataMode) {
     );
 }
 
+/// All that an atomic group changes is in the log, new blocks too; data of its files that cannot go
+/// home by itself is no part of it.
+#[test]
+fn a_group_needs_no_data_that_goes_home_by_itself() {
+    const NEW: usize = 2;
+    let opts = options(DataMode::Overwrites, None);
+    let new = vec![6; NEW * 4096];
+    let commit = |v: &Failing, is_dirty: bool| -> Result<()> {
+        let (f, fs) = (v.vol.open("f"), v.vol.fs());
+        if is_dirty {
+            let written = fs.write(&Ctx::ROOT, &f, LEN as u64, &vec![5; new.len()], false)?;
+            assert_eq!(written, new.len());
+        }
+        let ino = f.ino();
+        let mut group = fs.atomic_group(&[f])?;
+        group.write(&Ctx::ROOT, ino, LEN as u64, &new)?;
+        group.commit()
+    };
+    for is_dirty in [false, true] {
+        // Where the new blocks come to lie.
+        let v = Failing::new(&opts);
+        commit(&v, is_dirty).unwrap();
+        let ino = v.vol.fs().lookup(ROOT_INO, b"f").unwrap().ino;
+        let crashed = Arc::new(v.vol.mem().fork());
+        Volume::on(crashed.clone(), crashed.clone(), opts.clone()).finish();
+        let place = place_of(&crashed, ino, LEN / 4096..LEN / 4096 + NEW);
+        drop(v);
+
+        let v = Failing::new(&opts);
+        v.device
+            .add(Fault::fail(Op::Write, libc::EIO).within(place));
+        let committed = commit(&v, is_dirty);
+        assert_eq!(committed.is_err(), is_dirty, "{committed:?}");
+        assert_eq!(v.device.hits() > 0, is_dirty);
+        v.device.clear();
+        let content = v.after_crash("f");
+        let is_there = content.get(LEN..) == Some(&new[..]);
+        assert_eq!(is_there, !is_dirty, "{} bytes", content.len());
+    }
+}
+
 /// The log itself, and metadata on its way home.
 #[test]
 fn what_the_journal_writes_itself_stops_it() {

@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use stetfs_journal::{CommitPoint, Handle, Wait};
 
 use super::{AtomicGroup, Member};
-use crate::data::pages::Pages;
+use crate::data::pages::{DataPath, Pages};
 use crate::data::whole::Steps;
 use crate::durability::MetadataLedger;
 use crate::error::{FsError, Result};
@@ -60,6 +60,10 @@ impl AtomicGroup {
                 false => member.file.inode.body.write_nested(),
             };
             member.file.inode.check_alive()?;
+            if fs.data.new_goes_home(&body) {
+                // All of the group is in the log: what cannot be written home must not be a part.
+                fs.data.own_data_home(&member.file.inode)?;
+            }
             locked.push((member, body));
         }
         let mut quotas = Vec::with_capacity(locked.len());
@@ -120,7 +124,7 @@ impl Fs {
         }
         let runs = overlay.runs(&[]);
         if overlay.is_cut() || overlay.size() > overlay.old_size() {
-            let mut pages = Pages::new(&self.data, inode, self.data.data_path(h, body));
+            let mut pages = Pages::new(&self.data, inode, DataPath::Journal(h));
             let zeroed = self
                 .data
                 .zero_behind(&mut pages, inode, body, overlay.shown());
