@@ -135,8 +135,8 @@ impl DataStore {
     }
 
     /// Writes whole blocks from file block `lblk` on, through the journal, within a handle that has
-    /// the credits for all of it. The space is promised, no data of the file is on its way home, and
-    /// the caller writes the inode.
+    /// the credits for all of it. The space is promised, no data of the file is on its way home,
+    /// and the caller writes the inode.
     ///
     /// # Errors
     /// ENOSPC, EUCLEAN: the transaction must not commit then.
