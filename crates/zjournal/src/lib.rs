@@ -142,6 +142,12 @@ mod tests {
             why,
             Err("order=cores needs codec=frames, not codec=jbd2".into())
         );
+        // What a record says could outlive what a lane committed since.
+        for text in ["zjournal,sync=file", "ijournal,order=cores", "stet,lanes=2"] {
+            let why = refused(text);
+            let said = "sync=file needs order=one, not order=cores";
+            assert_eq!(why, Err(said.into()), "{text}");
+        }
         assert_eq!(
             refused("zjournal,lanes=65"),
             Err("lanes must be a number from 1 to 64".into())

@@ -200,11 +200,16 @@ impl DataStore {
                 Err(e) if count > 0 => self.again(e, &self.home_writes(own()), &list),
                 _ => Ok(()),
             };
+            let is_home = home.is_ok();
             if let Err(e) = home {
                 result = HomeError::and(result, Err(self.not_home(inode, own(), e)));
             }
             let mark = || self.vol.journal.flush_mark();
-            inode.dirty.ledger.lock().came_home(count, mark);
+            let mut ledger = inode.dirty.ledger.lock();
+            if is_home {
+                own().for_each(|taken| ledger.is_home(taken.leaving.lblk));
+            }
+            ledger.came_home(count, mark);
         }
         self.state
             .dirty

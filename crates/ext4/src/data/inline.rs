@@ -160,6 +160,7 @@ impl DataStore {
             let mut pages = Pages::new(self, inode, self.data_path(h, body));
             let put = pages.put(0, nr, 0, content, Holds::New);
             pages.done();
+            self.inodes.note_blocks(h, inode, 0, 1);
             put
         })
     }

@@ -522,6 +522,43 @@ mod tests {
         }
     }
 
+    /// Content that moves out of the inode is in the record, whatever moved it out.
+    #[test]
+    fn what_was_inline_is_in_the_record() {
+        for journal in ["ordered,records=1", "data,records=1", "stet"] {
+            let image =
+                stetfs_testkit::Image::make(32 << 20, &Mkfs::blocks(4096).feature("inline_data"));
+            let (image, content) = (image.unwrap(), tempfile::NamedTempFile::new().unwrap());
+            std::fs::write(content.path(), [7; 50]).unwrap();
+            let write = format!("write {} file", content.path().display());
+            image.debugfs_write(&write).unwrap();
+            let device = stetfs_block::MemDevice::load(image.path()).unwrap();
+            let device = Arc::new(device);
+            let opts = FsOptions {
+                commit_secs: 3600,
+                journal: journal.parse().unwrap(),
+                ..FsOptions::default()
+            };
+            let fs = Fs::open(device.clone(), opts).unwrap();
+            let ino = fs.lookup(ROOT_INO, b"file").unwrap().ino;
+            let file = fs.open_inode(&Ctx::ROOT, ino, libc::O_RDWR).unwrap();
+            assert!(file.inode.body.read().is_inline());
+            let keep = crate::types::FallocateMode::Allocate { keep_size: true };
+            fs.fallocate(&Ctx::ROOT, &file, keep, 8192, 4096).unwrap();
+            assert!(!file.inode.body.read().is_inline());
+            let (done, is_done) = channel();
+            let answer = Box::new(move |r| done.send(r).unwrap());
+            fs.fsync(&file, false, Wait::Deferred, answer);
+            is_done.recv().unwrap().unwrap();
+            let again = Fs::open(Arc::new(device.fork()), FsOptions::default()).unwrap();
+            let ino = again.lookup(ROOT_INO, b"file").unwrap().ino;
+            let file = again.open_inode(&Ctx::ROOT, ino, libc::O_RDONLY).unwrap();
+            let mut data = vec![0; 4096];
+            let n = again.read(&file, 0, &mut data).unwrap();
+            assert_eq!(&data[..n], &[7; 50], "{journal}");
+        }
+    }
+
     /// A file of one block, durable by a commit, on a volume with records.
     struct Synced {
         device: Arc<stetfs_block::MemDevice>,

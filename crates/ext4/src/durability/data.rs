@@ -209,6 +209,11 @@ impl DataLedger {
         next
     }
 
+    /// A block is at home: what was lost of it before is replaced.
+    pub(crate) fn is_home(&mut self, lblk: u32) {
+        self.lost.remove(&lblk);
+    }
+
     /// `count` of the blocks that were taken are at home, or said to be lost; the device had got
     /// them before the `mark`.
     pub(crate) fn came_home(&mut self, count: usize, mark: impl FnOnce() -> FlushMark) {
@@ -280,11 +285,12 @@ impl DataLedger {
         self.check();
     }
 
-    /// The same of those among them that are dirty.
+    /// The same of those among them that are dirty, or on their way home: should they not get
+    /// there, the record is all that is left of them.
     pub(crate) fn record_dirty(&mut self, blocks: impl Iterator<Item = u32>, record: Stamp) {
-        let blocks: Vec<u32> = blocks
-            .filter(|lblk| self.dirty.contains_key(lblk))
-            .collect();
+        let leaves = self.leaving > 0;
+        let blocks = blocks.filter(|lblk| leaves || self.dirty.contains_key(lblk));
+        let blocks: Vec<u32> = blocks.collect();
         self.record(blocks.into_iter(), record);
     }
 

@@ -155,6 +155,10 @@ impl Pair<'_> {
             assert_eq!(Some(self.ledger.was_lost(leaving)), block.leaving);
             block.lost |= block.leaving == Some(true);
         }
+        for leaving in self.leaving.iter().filter(|l| !failed.contains(&l.lblk)) {
+            self.ledger.is_home(leaving.lblk);
+            self.model.blocks[leaving.lblk as usize].lost = false;
+        }
         let mark = || self.fs.vol.journal.flush_mark();
         self.ledger.came_home(self.leaving.len(), mark);
         self.leaving.clear();
@@ -184,10 +188,11 @@ impl Pair<'_> {
     fn record_dirty(&mut self, which: &BTreeSet<u32>) {
         self.model.stamp += 1;
         let stamp = self.model.stamp;
+        let leaves = self.model.leaves();
         self.ledger.record_dirty(which.iter().copied(), stamp);
         for lblk in which {
             let block = &mut self.model.blocks[*lblk as usize];
-            if block.dirty {
+            if block.dirty || leaves {
                 block.record = Some((stamp, true));
             }
         }
@@ -285,10 +290,11 @@ fn it_says_what_a_slow_model_says() {
                 Step::Answer(failed) => pair.answer(failed),
                 Step::Free(from, end, tx) if !leaves => pair.free(*from, *end, *tx),
                 Step::Record(blocks) if !leaves => pair.record(blocks),
-                Step::RecordDirty(blocks) if !leaves => pair.record_dirty(blocks),
+                // A record of a file whose data is journaled does not wait.
+                Step::RecordDirty(blocks) => pair.record_dirty(blocks),
                 Step::Forget(count) => pair.forget(*count),
                 Step::TakeLost => pair.take_lost(),
-                Step::Take(..) | Step::Free(..) | Step::Record(_) | Step::RecordDirty(_) => {}
+                Step::Take(..) | Step::Free(..) | Step::Record(_) => {}
             }
             pair.compare_overwriting();
             if !pair.model.leaves() {

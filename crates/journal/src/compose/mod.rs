@@ -202,7 +202,18 @@ impl Composition {
                 }
             }
         }
-        Ok(())
+        self.check_records()
+    }
+
+    /// A record ends when all that ran beside it is valid. Where lanes commit by themselves one can
+    /// be valid that has newer things of the file, and the record is still alive: a recovery would
+    /// put the older ones over them.
+    fn check_records(&self) -> Result<(), Bad> {
+        let (order, sync) = (self.part(Axis::Order), self.part(Axis::Sync));
+        match self.has_records() && order.needs.contains(Ability::LANES) {
+            true => Err(Bad(format!("{sync} needs order=one, not {order}"))),
+            false => Ok(()),
+        }
     }
 
     fn offers(&self, ability: Ability) -> bool {

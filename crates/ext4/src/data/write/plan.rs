@@ -111,8 +111,9 @@ impl Fs {
         let written = match result {
             Ok(n) => n,
             Err(e) => {
-                // The tree may have another shape, with the same meaning.
+                // The tree may have another shape, with the same meaning, and more blocks.
                 self.inodes.write_inode_data(&h, inode, body)?;
+                self.note_chunk(&h, inode, &plan);
                 return Err(e);
             }
         };
@@ -232,9 +233,14 @@ impl Fs {
             return self.inodes.write_inode(h, inode, body);
         }
         self.inodes.write_inode_data(h, inode, body)?;
+        self.note_chunk(h, inode, plan);
+        Ok(())
+    }
+
+    /// What the chunk touches is to be told by a record.
+    fn note_chunk(&self, h: &Handle<'_>, inode: &Inode, plan: &Plan) {
         let (first, count) = (bounded32(plan.blocks.start), bounded32(plan.block_count()));
         self.inodes.note_blocks(h, inode, first, count);
-        Ok(())
     }
 }
 
