@@ -79,7 +79,8 @@ pub(super) fn of_mount(stat: &Value) -> Option<Alternative> {
     if has("ro") || has("atomic") {
         return None;
     }
-    let takes_data = stat.pointer("/journal/parts/data")? == "journal";
+    let data_mode = stat.pointer("/journal/parts/data")?.as_str()?;
+    let takes_data = ["journal", "overwrites"].contains(&data_mode);
     let mut costs = Vec::new();
     if !takes_data {
         costs.push(data());
@@ -111,6 +112,8 @@ mod tests {
         let said = options(&own);
         assert_eq!(said.as_deref(), Some("journal=data,compress=zstd,atomic"));
         assert!(!of_mount(&own).is_some_and(|it| it.costs.contains(&data())));
+        let own = mount("stet", "overwrites", &["rw"]);
+        assert_eq!(options(&own).as_deref(), Some("journal=stet,atomic"));
         let other = mount("ordered", "ordered", &["rw", "writeback_cache"]);
         assert_eq!(options(&other).as_deref(), Some("journal=ldj,atomic"));
         let costs = of_mount(&other).map_or_else(Vec::new, |it| it.costs);
