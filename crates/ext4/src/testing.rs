@@ -6,11 +6,11 @@ use std::sync::Arc;
 use stetfs_block::MemDevice;
 use stetfs_testkit::{Image, Mkfs};
 
-use stetfs_journal::Handle;
+use stetfs_journal::{Handle, Wait};
 
 use crate::error::Result;
 use crate::fs::Fs;
-use crate::inode::{Inode, InodeBody, NewFile};
+use crate::inode::{Inode, InodeBody, NewFile, OpenRef};
 use crate::quota::Promise;
 use crate::types::{Ctx, FsOptions};
 
@@ -40,6 +40,14 @@ pub(crate) fn mkfs(mib: u64, options: &Mkfs) -> Arc<MemDevice> {
 /// Opens a volume for writing.
 pub(crate) fn open(device: &Arc<MemDevice>) -> Arc<Fs> {
     Fs::open(device.clone(), FsOptions::default()).unwrap()
+}
+
+/// Syncs a file, and waits for it.
+pub(crate) fn fsync(fs: &Fs, file: &OpenRef, datasync: bool) {
+    let (done, is_done) = std::sync::mpsc::channel();
+    let answer = Box::new(move |synced| done.send(synced).unwrap());
+    fs.fsync(file, datasync, Wait::Deferred, answer);
+    is_done.recv().unwrap().unwrap();
 }
 
 /// A copy of the device as an image file.

@@ -22,7 +22,8 @@ pub struct StressArgs {
     #[arg(long, value_enum, value_delimiter = ',')]
     end: Vec<End>,
     /// A journal: a preset, and options; can be given several times [default: presets with and
-    /// without sync=file, and zjournal with two lanes in both data modes].
+    /// without sync=file, data with data=overwrites, and zjournal with two lanes in both data
+    /// modes].
     #[arg(long, value_name = "PRESET[,OPTION…]")]
     journal: Vec<String>,
     /// Bytes in a block [default: 4096 and 1024].

@@ -139,8 +139,7 @@ impl DataStore {
             Overwriting::Leaving => drop(inode.dirty.flush.lock()),
             Overwriting::Awaited => self.flush_awaited(inode)?,
         }
-        let range = lblk..lblk.saturating_add(1);
-        inode.dirty.ledger.lock().forget_lost(&range);
+        inode.dirty.ledger.lock().replaced(lblk);
         Ok(false)
     }
 
@@ -169,6 +168,14 @@ impl DataStore {
             |record| journal.is_alive(record),
             |mark| journal.is_flushed(mark),
         )
+    }
+
+    /// The same of a file whose data is journaled: its ledger has nothing to say to a record.
+    pub(super) fn unlogged_of_journaled(&self, inode: &Inode) -> Unlogged {
+        let journal = &self.vol.journal;
+        let mut ledger = inode.dirty.ledger.lock();
+        ledger.prune(journal.horizon(), |record| journal.is_alive(record));
+        Unlogged::nothing()
     }
 
     /// The record with this stamp holds these blocks as they are; of those `journaled` only what is

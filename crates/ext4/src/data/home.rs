@@ -206,8 +206,8 @@ impl DataStore {
             }
             let mark = || self.vol.journal.flush_mark();
             let mut ledger = inode.dirty.ledger.lock();
-            if is_home {
-                own().for_each(|taken| ledger.is_home(taken.leaving.lblk));
+            if is_home && ledger.has_lost() {
+                own().for_each(|taken| ledger.replaced(taken.leaving.lblk));
             }
             ledger.came_home(count, mark);
         }

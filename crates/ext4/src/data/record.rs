@@ -173,7 +173,13 @@ impl DataStore {
             Err(reason) => return Step::commit(reason),
         };
         let body = inode.body.read();
-        let mut unlogged = self.unlogged(inode, self.logged_blocks());
+        // Of a file whose data is journaled a record holds all that changed since the last one or
+        // commit, wherever it goes; what is durable of that ends with the commit that writes it
+        // home.
+        let mut unlogged = match self.journals_data(&body) {
+            true => self.unlogged_of_journaled(inode),
+            false => self.unlogged(inode, self.logged_blocks()),
+        };
         let canary = &self.vol.opts.canary;
         if canary.trust_older_record {
             unlogged.superseding = false;
@@ -182,11 +188,6 @@ impl DataStore {
         if canary.record_dataless {
             unlogged.pages = Some(Vec::new());
             unlogged.unflushed = false;
-        }
-        if self.journals_data(&body) {
-            // Of such a file a record holds all that changed since the last one or commit, wherever
-            // it goes; what is durable of that ends with the commit that writes it home.
-            unlogged = Unlogged::nothing();
         }
         let found = self.found(inode, &body, &unlogged, datasync);
         let records = self.records();
@@ -472,12 +473,11 @@ impl DataStore {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use crate::fs::Fs;
-    use std::sync::mpsc::channel;
 
     use stetfs_testkit::Mkfs;
 
     use super::*;
-    use crate::testing::mkfs;
+    use crate::testing::{fsync, mkfs};
     use crate::types::{Ctx, FsOptions, ROOT_INO};
 
     /// A page is in a record; newer data of its block goes home for a transaction that never
@@ -495,16 +495,7 @@ mod tests {
             let (attr, file) = fs
                 .create(&Ctx::ROOT, ROOT_INO, b"file", 0o600, 0, libc::O_RDWR)
                 .unwrap();
-            let sync = || {
-                let (done, is_done) = channel();
-                fs.fsync(
-                    &file,
-                    datasync,
-                    Wait::Deferred,
-                    Box::new(move |r| done.send(r).unwrap()),
-                );
-                is_done.recv().unwrap().unwrap();
-            };
+            let sync = || fsync(&fs, &file, datasync);
             fs.write(&Ctx::ROOT, &file, 0, &[1; 4096], false).unwrap();
             sync();
             fs.write(&Ctx::ROOT, &file, 0, &[2; 4096], false).unwrap();
@@ -546,10 +537,7 @@ mod tests {
             let keep = crate::types::FallocateMode::Allocate { keep_size: true };
             fs.fallocate(&Ctx::ROOT, &file, keep, 8192, 4096).unwrap();
             assert!(!file.inode.body.read().is_inline());
-            let (done, is_done) = channel();
-            let answer = Box::new(move |r| done.send(r).unwrap());
-            fs.fsync(&file, false, Wait::Deferred, answer);
-            is_done.recv().unwrap().unwrap();
+            fsync(&fs, &file, false);
             let again = Fs::open(Arc::new(device.fork()), FsOptions::default()).unwrap();
             let ino = again.lookup(ROOT_INO, b"file").unwrap().ino;
             let file = again.open_inode(&Ctx::ROOT, ino, libc::O_RDONLY).unwrap();
@@ -608,10 +596,7 @@ mod tests {
         }
 
         fn sync(&self, datasync: bool) {
-            let (done, is_done) = channel();
-            let done = Box::new(move |r| done.send(r).unwrap());
-            self.fs.fsync(&self.file, datasync, Wait::Deferred, done);
-            is_done.recv().unwrap().unwrap();
+            fsync(&self.fs, &self.file, datasync);
         }
 
         /// Has the transactions commit, and the file synced when their snapshots are taken and the

@@ -199,7 +199,7 @@ mod tests {
     use stetfs_testkit::Mkfs;
 
     use super::*;
-    use crate::testing::mkfs;
+    use crate::testing::{fsync, mkfs};
     use crate::types::{Ctx, FsOptions, ROOT_INO};
 
     #[test]
@@ -304,10 +304,7 @@ mod tests {
             let before = fs.stats().journal.file_records;
             fs.write(&Ctx::ROOT, &file, end, &[1; 4096], false).unwrap();
             end += 4096;
-            let (done, is_done) = channel();
-            let answer = Box::new(move |r| done.send(r).unwrap());
-            fs.fsync(&file, false, Wait::Deferred, answer);
-            is_done.recv().unwrap().unwrap();
+            fsync(&fs, &file, false);
             fs.stats().journal.file_records > before
         };
         let precedence = &fs.data.state.precedence;

@@ -209,8 +209,8 @@ impl DataLedger {
         next
     }
 
-    /// A block is at home: what was lost of it before is replaced.
-    pub(crate) fn is_home(&mut self, lblk: u32) {
+    /// What was lost of a block has newer content in its place.
+    pub(crate) fn replaced(&mut self, lblk: u32) {
         self.lost.remove(&lblk);
     }
 
@@ -294,9 +294,18 @@ impl DataLedger {
         self.record(blocks.into_iter(), record);
     }
 
-    /// The dirty data that no record holds, up to `most` blocks. Records up to `horizon` are
-    /// forgotten, and those that are not alive; `is_flushed` says what is durable. Nothing is on
-    /// its way home: the flush lock is held.
+    /// Forgets records up to `horizon`, and those that are not alive.
+    pub(crate) fn prune(&mut self, horizon: Stamp, is_alive: impl Fn(Stamp) -> bool) {
+        let Records { held, unlogged } = Records::of(&mut self.records, &self.dirty);
+        held.prune(horizon, is_alive, |lblk| {
+            if self.dirty.contains_key(&lblk) {
+                unlogged.insert(lblk);
+            }
+        });
+    }
+
+    /// The dirty data that no record holds, up to `most` blocks, after [`prune`](Self::prune);
+    /// `is_flushed` says what is durable. Nothing is on its way home: the flush lock is held.
     pub(crate) fn unlogged(
         &mut self,
         most: usize,
@@ -311,12 +320,8 @@ impl DataLedger {
             stale: Vec::new(),
             unflushed: self.unflushed.is_some(),
         };
+        self.prune(horizon, is_alive);
         let Records { held, unlogged } = Records::of(&mut self.records, &self.dirty);
-        held.prune(horizon, is_alive, |lblk| {
-            if self.dirty.contains_key(&lblk) {
-                unlogged.insert(lblk);
-            }
-        });
         out.superseding = !held.older().is_empty();
         let older = held.older().iter();
         let stale = older.filter(|lblk| !self.dirty.contains_key(lblk));

@@ -10,7 +10,7 @@
 //! | `take` | dirty | leaving | |
 //! | `came_home` | leaving | at home, not flushed | |
 //! | `was_lost` | leaving | lost if the home has nothing of the file, else as it was there | |
-//! | `is_home` | leaving, and lost before | leaving | |
+//! | `replaced` | lost, and newer since | what it is since | |
 //! | `free` | dirty or lost | nowhere | |
 //! | `record` | dirty, or at home for a transaction that is not valid | the same | holds it as it is |
 //! | `unlogged` | anywhere | the same | forgotten if it is not alive |

@@ -156,7 +156,7 @@ impl Pair<'_> {
             block.lost |= block.leaving == Some(true);
         }
         for leaving in self.leaving.iter().filter(|l| !failed.contains(&l.lblk)) {
-            self.ledger.is_home(leaving.lblk);
+            self.ledger.replaced(leaving.lblk);
             self.model.blocks[leaving.lblk as usize].lost = false;
         }
         let mark = || self.fs.vol.journal.flush_mark();

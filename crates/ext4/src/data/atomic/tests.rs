@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::channel;
 
 use stetfs_block::MemDevice;
 use stetfs_testkit::{Image, Mkfs};
@@ -13,8 +12,8 @@ use super::AtomicGroup;
 use crate::error::FsError;
 use crate::fs::Fs;
 use crate::inode::OpenRef;
-use crate::testing::{flavours, fsck, mkfs};
-use crate::types::{Ctx, FallocateMode, FsOptions, Ino, ROOT_INO, SeekWhat, SetAttr, Wait};
+use crate::testing::{flavours, fsck, fsync, mkfs};
+use crate::types::{Ctx, FallocateMode, FsOptions, Ino, ROOT_INO, SeekWhat, SetAttr};
 
 const JOURNALS: [&str; 5] = [
     "data",
@@ -122,10 +121,7 @@ impl Volume {
     }
 
     fn sync(&self, nr: usize) {
-        let (done, is_done) = channel();
-        let done = Box::new(move |r| done.send(r).unwrap());
-        self.fs.fsync(&self.files[nr], false, Wait::Deferred, done);
-        is_done.recv().unwrap().unwrap();
+        fsync(&self.fs, &self.files[nr], false);
     }
 
     fn close(self) {
