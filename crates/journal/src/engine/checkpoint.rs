@@ -17,7 +17,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use stetfs_sync::plain::{Instant, atomic::Ordering, mended, thread};
+use stetfs_sync::plain::{Instant, atomic::Ordering, mended};
 
 use super::Inner;
 use super::checkpoint_list::{CheckpointList, Reaped};
@@ -42,10 +42,7 @@ impl Inner {
         while !self.quit.load(Ordering::Acquire) {
             let asked = self.checkpoint_signal.wait(TICK);
             if self.has_stopped() {
-                // Nothing more goes home after a stop; just wait for the end.
-                if !self.quit.load(Ordering::Acquire) {
-                    thread::sleep(Duration::from_millis(20));
-                }
+                // Nothing more goes home after a stop; just wait for the end, which asks.
                 continue;
             }
             let done = match asked {
