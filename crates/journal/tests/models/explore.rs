@@ -20,7 +20,7 @@ use stetfs_sync::plain::take_out;
 /// Orders of each model, unless the environment says otherwise.
 const SCHEDULES: usize = 2000;
 /// At most so many where one is to be found in which it fails.
-const SEARCH: usize = 20_000;
+const SEARCH: usize = 100_000;
 /// Of them, so many by one seed: a fifth at random, then by PCT.
 const ROUND: usize = 500;
 /// Places where PCT changes priorities, in one round after the other.
@@ -151,7 +151,9 @@ pub fn fails_with(fault: &str, model: fn(), says: &[&str]) {
 
 fn fails(name: &str, out: Option<&'static str>, model: fn(), says: &[&str]) {
     take_out(out);
-    let failed = first_failure(model, SEARCH, SEED, || FailurePersistence::None);
+    let failed = first_failure(model, SEARCH, number("STETFS_MODEL_SEED", SEED), || {
+        FailurePersistence::None
+    });
     take_out(None);
     let Some(Failed { orders, by, why }) = failed else {
         panic!("{name}: nothing is found");

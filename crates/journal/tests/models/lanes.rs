@@ -107,6 +107,21 @@ fn home(canary: Canary) {
     judge(&v, false);
 }
 
+/// Three lanes have committed, and two threads move their tails at once.
+fn tails() {
+    let v = Volume::new(3, 0, Canary::default());
+    change(&v, 2, &[SHARED]);
+    change(&v, 0, &[SHARED]);
+    v.disk.begin();
+    let works: [fn(&Volume); 3] = [
+        |v| change(v, 1, &[SHARED]),
+        |v| v.journal.checkpoint().unwrap(),
+        |v| v.journal.checkpoint().unwrap(),
+    ];
+    together(&v, works);
+    judge(&v, false);
+}
+
 /// A file is synced by records and by commits; what the transactions hold goes home.
 fn records() {
     let file = File::new(Canary::default());
@@ -201,8 +216,7 @@ fn an_image_that_is_forgotten_too_early_is_found() {
 /// checkpoint.K5 is out: another tail takes some of those with it that are to move together.
 #[test]
 fn tails_that_do_not_move_together_are_found() {
-    let model = || home(Canary::default());
-    fails_without("checkpoint.together", model, &["lost"]);
+    fails_without("checkpoint.together", tails, &["lost"]);
 }
 
 /// The tails move without the horizon.
