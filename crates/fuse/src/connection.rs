@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::awake::{AwakeStats, AwakeView, LowLatency};
+use crate::helper;
 use crate::mount::{MountOptions, is_root};
 use crate::ops::FileSystem;
 use crate::serve_options::{IoUring, ServeOptions};
@@ -51,6 +52,9 @@ pub struct ConnectionStats {
     pub threads: usize,
     /// The largest write request, bytes.
     pub max_write: u32,
+    /// What the helper was asked about callers; nothing where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub questions: Option<u64>,
     /// What the kernel was told at the mount, and what of the mount's options changes what it
     /// does.
     pub mount_options: Vec<&'static str>,
@@ -119,6 +123,7 @@ impl Connection {
             queues: queues.max(1),
             threads: self.transport.threads(self.threads),
             max_write: self.agreed.max_write,
+            questions: helper::ours().map(|helper| helper.questions()),
             mount_options: self.asked.mount.clone(),
             low_latency: LowLatencyStats {
                 option: match self.asked.low_latency {

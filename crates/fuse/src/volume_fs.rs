@@ -14,6 +14,7 @@ macro_rules! open {
 }
 
 mod atomic_writes;
+mod bits;
 mod copy;
 mod freezing;
 mod ioctls;
@@ -35,13 +36,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 use stetfs::low::{
-    Ctx, DirEntry, Done, FileType, Fs, FsError, Ino, OpenRef, SetAttr, Volume, VolumeOptions, Wait,
+    Ctx, DirEntry, Done, FileType, Fs, FsError, Ino, OpenRef, Volume, VolumeOptions, Wait,
 };
-
-/// Entries taken from a directory at a time; attributes are looked up with its lock released.
-const LIST_BATCH: usize = 64;
-/// Set-user-id and set-group-id.
-const SUID_SGID: u32 = 0o6000;
 
 /// How long a remount waits for the kernel to forget files without a name: so many times this.
 const FORGET_LOOKS: u32 = 50;
@@ -85,11 +81,17 @@ impl VolumeFsOptions {
     }
 }
 
+/// Entries taken from a directory at a time; attributes are looked up with its lock released.
+const LIST_BATCH: usize = 64;
+
 /// What gives a program capabilities.
 const CAPABILITY: &[u8] = b"security.capability";
 
 /// Of extended attributes there are none here; the kernel does not ask again.
 const NO_XATTR: FsError = FsError::Errno(libc::ENOSYS);
+
+/// Files are made and opened one after the other; the kernel asks no more.
+const NO_CREATE: FsError = FsError::Errno(libc::ENOSYS);
 
 /// Nothing is done at a close; the kernel does not tell of another.
 const NO_FLUSH: FsError = FsError::Errno(libc::ENOSYS);
@@ -334,24 +336,6 @@ impl VolumeFs {
 
     /// Writes `data`, with the room that deleted files give back. Answers the bytes written, fewer
     /// if the volume has no room for more.
-    /// What set-user-id and set-group-id mean for a change by this caller, before it is made;
-    /// nothing unless they are to be taken.
-    fn bits(&self, fs: &Fs, ctx: &Ctx, ino: Ino, kill: bool) -> Bits {
-        let attr = match kill {
-            true => fs.getattr(ino).ok(),
-            false => None,
-        };
-        let Some(attr) = attr.filter(|a| a.kind == FileType::Regular) else {
-            return Bits::default();
-        };
-        let sgid = attr.mode & (libc::S_ISGID | libc::S_IXGRP);
-        Bits {
-            any: attr.mode & SUID_SGID != 0,
-            outside: sgid == libc::S_ISGID
-                && (self.options.idmap || !caller::is_of_group(ctx, attr.gid)),
-        }
-    }
-
     fn write_all(
         &self,
         fs: &Fs,
@@ -451,40 +435,6 @@ fn visible(ctx: &Ctx, names: Vec<u8>) -> Vec<u8> {
         .flatten()
         .copied()
         .collect()
-}
-
-/// What a change has to do with set-user-id and set-group-id.
-#[derive(Clone, Copy, Default)]
-struct Bits {
-    /// The file has one of them: the kernel has to look again.
-    any: bool,
-    /// It has set-group-id, nobody of the group may execute it, and who changes it is not of the
-    /// group. Then the file system itself, which does not know groups, leaves the bit, and
-    /// Linux takes it (`setattr_should_drop_sgid`, since 6.2).
-    outside: bool,
-}
-
-impl Bits {
-    /// After the change.
-    fn lose(self, fs: &Fs, ctx: &Ctx, ino: Ino) -> Result<(), FsError> {
-        match self.outside {
-            true => take_sgid(fs, ctx, ino),
-            false => Ok(()),
-        }
-    }
-}
-
-/// Takes set-group-id away from a file, as happens when somebody outside its group sets its ACL.
-fn take_sgid(fs: &Fs, ctx: &Ctx, ino: Ino) -> Result<(), FsError> {
-    let mode = fs.getattr(ino)?.mode;
-    if mode & libc::S_ISGID == 0 {
-        return Ok(());
-    }
-    let set = SetAttr {
-        mode: Some(mode & 0o7777 & !libc::S_ISGID),
-        ..Default::default()
-    };
-    fs.setattr(ctx, ino, &set).map(drop)
 }
 
 /// Makes a file durable, in this thread if that may wait.

@@ -6,6 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use rustix::mount::MountFlags;
@@ -25,6 +26,7 @@ pub(crate) struct Helper {
     orders: Mutex<OwnedFd>,
     /// … and questions come from requests that an unmount waits for.
     questions: Mutex<OwnedFd>,
+    asked: AtomicU64,
 }
 
 /// The one of this process.
@@ -56,6 +58,7 @@ pub fn start_helper() -> io::Result<u32> {
         pid: started.id(),
         orders: Mutex::new(orders),
         questions: Mutex::new(questions),
+        asked: AtomicU64::new(0),
     };
     let pid = helper.pid;
     // It is not waited for: it ends after this process.
@@ -99,10 +102,16 @@ impl Helper {
         }
     }
 
-    /// Asks. `None`: nobody knows.
+    /// Asks, which takes longer than most requests. `None`: nobody knows.
     pub(crate) fn ask(&self, question: Question) -> Option<Answer> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
         let answer = exchange(&self.questions, &question.to_bytes());
         answer.ok().as_deref().and_then(Answer::from_bytes)
+    }
+
+    /// Questions that were asked so far.
+    pub(crate) fn questions(&self) -> u64 {
+        self.asked.load(Ordering::Relaxed)
     }
 }
 

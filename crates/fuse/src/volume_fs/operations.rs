@@ -4,7 +4,8 @@ use stetfs::low::{
     Attr, Ctx, Done, FallocateMode, FsError, Ino, RenameFlags, SeekWhat, SetAttr, StatFs, XattrSet,
 };
 
-use super::{NO_FLUSH, NO_XATTR, VolumeFs, fill, sync, take_sgid, visible};
+use super::bits::{Bits, take_sgid};
+use super::{NO_CREATE, NO_FLUSH, NO_XATTR, VolumeFs, fill, sync, visible};
 use crate::atomic;
 use crate::fakeroot::Ids;
 use crate::opens::Target;
@@ -61,10 +62,13 @@ impl FileSystem for VolumeFs {
         let fs = open!(self, done);
         let ino = file.ino;
         // Of truncation the kernel says whether it is to be done; of a new owner only that there is
-        // one.
+        // one. To ask what a caller may takes longer than all the rest, so it is asked last.
         let owned = set.uid.is_some() || set.gid.is_some();
-        let kill = set.kill_suidgid && set.mode.is_none() && !(owned && caller::may_keep_sgid(ctx));
-        let bits = self.bits(&fs, ctx, ino, kill);
+        let kill = set.kill_suidgid && set.mode.is_none();
+        let mut bits = self.bits(&fs, ctx, ino, kill);
+        if bits.any && owned && caller::may_keep_sgid(ctx) {
+            bits = Bits::default();
+        }
         let mut set = set.clone();
         if let Some(size) = set.size
             && let Some(sized) = self.size_atomically(ctx, file, size)
@@ -175,6 +179,11 @@ impl FileSystem for VolumeFs {
         flags: i32,
         done: Done<(Attr, Opened)>,
     ) {
+        // A file that is made by this request is closed by one, too. One that MKNOD makes is opened
+        // as any other.
+        if self.open.are_stateless() {
+            return done(Err(NO_CREATE));
+        }
         let fs = open!(self, done);
         let NewNode { mode, umask } = node;
         let created = self
