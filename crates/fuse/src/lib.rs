@@ -58,6 +58,7 @@ mod taken_over;
 mod uring_switch;
 mod visit;
 mod volume_fs;
+mod walkers;
 mod wire;
 
 pub use awake::{AwakeStats, LowLatency};

@@ -30,6 +30,7 @@ use crate::opens::{Held, OpenFiles, Opens};
 use crate::ops::{Invalidate, IoctlReply, Listing, OpenFile, Opened, is_dot};
 use crate::room::Room;
 use crate::stale::Stale;
+use crate::walkers::Walkers;
 use crate::{caller, inline_wait};
 use parking_lot::{MappedRwLockReadGuard, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::path::PathBuf;
@@ -121,6 +122,7 @@ pub struct VolumeFs {
     atomic: AtomicFiles,
     /// What waits while the volume is frozen.
     held_back: HeldBack<VolumeFs>,
+    walkers: Walkers,
 }
 
 impl VolumeFs {
@@ -142,6 +144,7 @@ impl VolumeFs {
             room: Room::new(),
             atomic: AtomicFiles::default(),
             held_back: HeldBack::default(),
+            walkers: Walkers::default(),
         })
     }
 
@@ -363,17 +366,17 @@ impl VolumeFs {
     }
 }
 
-/// Fills `list` from `cookie` on. An error is told only where nothing was listed before it: else
-/// the kernel comes back for what follows, and meets it then.
+/// Fills `list` from `cookie` on; with how many names. An error is told only where nothing was
+/// listed before it: else the kernel comes back for what follows, and meets it then.
 fn fill(
     fs: &Fs,
     file: &OpenRef,
     mut cookie: u64,
     attrs: bool,
     list: &mut dyn Listing,
-) -> Result<(), FsError> {
+) -> Result<u32, FsError> {
     let dir = file.ino();
-    let mut listed = false;
+    let mut listed = 0;
     loop {
         let mut batch: Vec<DirEntry> = Vec::with_capacity(LIST_BATCH);
         let read = fs.readdir(file, cookie, &mut |entry| {
@@ -384,14 +387,14 @@ fn fill(
         for entry in batch {
             cookie = entry.next;
             if !add(fs, dir, &entry, attrs, list) {
-                return Ok(());
+                return Ok(listed);
             }
-            listed = true;
+            listed += 1;
         }
         match read {
-            Err(e) if !listed => return Err(e),
+            Err(e) if listed == 0 => return Err(e),
             Ok(()) if !last => {}
-            _ => return Ok(()),
+            _ => return Ok(listed),
         }
     }
 }

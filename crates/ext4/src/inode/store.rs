@@ -114,6 +114,12 @@ impl InodeStore {
 
     fn load_inode(&self, ino: Ino, special: bool) -> Result<Arc<Inode>> {
         let (nr, offset) = self.space.inode_place(ino)?;
+        let found = self.vol.cache.find(nr);
+        if found.is_none_or(|block| block.page().is_none()) {
+            let (first, count) = self.space.inodes_beside(ino)?;
+            // Where one of them cannot be read, this one may be.
+            let _ = self.vol.cache.prefetch(first, count);
+        }
         let block = self.vol.cache.read(nr)?;
         let slot = || -> Result<Box<[u8]>> {
             let page = block.peek();

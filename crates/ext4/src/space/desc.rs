@@ -8,6 +8,9 @@ use super::group::{Counts, GroupState};
 use crate::error::{FsError, Result};
 use crate::types::BlockNr;
 
+/// Blocks of an inode table that are read at a time, aligned (the kernel's `inode_readahead_blks`).
+const READ_BESIDE: u64 = 32;
+
 impl Allocator {
     /// A bitmap was found damaged since the group's numbers were `before`: it gives out nothing any
     /// more, and the damage is noted.
@@ -67,5 +70,20 @@ impl Allocator {
             .ok_or(FsError::Errno(libc::ESTALE))?;
         let table = self.groups.table(group)?;
         Ok(self.vol.geo.layout.inode_position(table, index))
+    }
+
+    /// The blocks of the inode table that are read with that of the inode `ino`: the first, and how
+    /// many. What stands beside an inode is mostly looked at with it.
+    pub(crate) fn inodes_beside(&self, ino: u32) -> Result<(BlockNr, u64)> {
+        let layout = &self.vol.geo.layout;
+        let (group, index) = layout
+            .locate_inode(ino)
+            .ok_or(FsError::Errno(libc::ESTALE))?;
+        let table = self.groups.table(group)?;
+        let (nr, _) = layout.inode_position(table, index);
+        let (last, _) = layout.inode_position(table, layout.inodes_per_group.saturating_sub(1));
+        let first = (nr / READ_BESIDE * READ_BESIDE).max(table);
+        let end = (first / READ_BESIDE + 1).saturating_mul(READ_BESIDE);
+        Ok((first, end.min(last.saturating_add(1)).saturating_sub(first)))
     }
 }

@@ -21,8 +21,9 @@ impl FileSystem for VolumeFs {
         self.ids
     }
 
-    fn lookup(&self, _ctx: &Ctx, parent: Ino, name: &[u8], done: Done<Attr>) {
+    fn lookup(&self, ctx: &Ctx, parent: Ino, name: &[u8], done: Done<Attr>) {
         let fs = open!(self, done);
+        self.walkers.looked(ctx.pid, parent);
         done(fs.lookup(parent, name).map(|attr| self.atomic.shown(attr)));
     }
 
@@ -396,9 +397,14 @@ impl FileSystem for VolumeFs {
         mut list: Box<dyn Listing>,
     ) {
         let filled = self.fs().and_then(|fs| {
+            let looks = self.walkers.look(ctx.pid, dir.ino, cookie);
             let dir = self.open.find(&fs, ctx, dir, 0)?;
-            let attrs = attrs && self.atomic.is_empty();
-            fill(&fs, &dir, cookie, attrs, list.as_mut())
+            let attrs = attrs && looks && self.atomic.is_empty();
+            let names = fill(&fs, &dir, cookie, attrs, list.as_mut())?;
+            if !attrs {
+                self.walkers.listed(ctx.pid, names);
+            }
+            Ok(())
         });
         list.finish(filled);
     }

@@ -159,7 +159,6 @@ pub(super) mod init {
     pub(in super::super) const DONT_MASK: u64 = 1 << 6;
     pub(in super::super) const HAS_IOCTL_DIR: u64 = 1 << 11;
     pub(in super::super) const DO_READDIRPLUS: u64 = 1 << 13;
-    pub(in super::super) const READDIRPLUS_AUTO: u64 = 1 << 14;
     pub(in super::super) const ASYNC_DIO: u64 = 1 << 15;
     pub(in super::super) const WRITEBACK_CACHE: u64 = 1 << 16;
     pub(in super::super) const NO_OPEN_SUPPORT: u64 = 1 << 17;

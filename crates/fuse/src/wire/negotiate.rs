@@ -180,14 +180,14 @@ fn negotiate(arg: &InitIn, options: &SessionOptions) -> io::Result<Agreed> {
 /// What is asked of the kernel, where it can.
 ///
 /// Not `ATOMIC_O_TRUNC`: with it an open with O_TRUNC empties the file of a running program before
-/// the kernel answers ETXTBSY.
+/// the kernel answers ETXTBSY. Nor `READDIRPLUS_AUTO`: who gets attributes is decided here
+/// ([`crate::walkers`]).
 const WANTED: u64 = init::ASYNC_READ
     | init::EXPORT_SUPPORT
     | init::BIG_WRITES
     | init::DONT_MASK
     | init::HAS_IOCTL_DIR
     | init::DO_READDIRPLUS
-    | init::READDIRPLUS_AUTO
     | init::PARALLEL_DIROPS
     | init::POSIX_ACL
     | init::MAX_PAGES
