@@ -12,24 +12,28 @@ use stetfs::low::Ino;
 
 /// Threads that are known at a time.
 const SLOTS: usize = 64;
+/// Directories of a thread whose lookups count: it may list others before it is done with one.
+const DIRS: usize = 4;
 /// Names that have to be listed without attributes before it counts who looked at them.
 const FEW: u32 = 16;
-/// After so many directories one is listed without attributes, to see whether they are missed.
-const TERM: u32 = 32;
+/// Of more than so many the half is forgotten.
+const MANY: u32 = 4096;
+/// After so many answers with attributes names come without, to see whether they are missed.
+const TERM: u32 = 128;
 
 /// What a thread did last. A wrong number costs requests and nothing else, so threads that meet in
 /// one slot do not wait for each other.
 #[derive(Default)]
 struct Slot {
     pid: AtomicU32,
-    dir: AtomicU64,
+    dirs: [AtomicU64; DIRS],
     /// Names listed without attributes, and how many of them were looked up.
     listed: AtomicU32,
     looked: AtomicU32,
     /// It looks at what it lists, …
     walks: AtomicBool,
-    /// … and so many directories were listed since that was seen.
-    directories: AtomicU32,
+    /// … and has had so many answers with attributes since that was seen.
+    answers: AtomicU32,
 }
 
 /// All threads that list directories.
@@ -52,34 +56,60 @@ impl Walkers {
         let slot = self.slot(pid);
         if slot.pid.swap(pid, Relaxed) != pid {
             slot.walks.store(false, Relaxed);
-            slot.listed.store(0, Relaxed);
+            slot.forget();
         }
         if cookie == 0 {
-            let listed = slot.listed.swap(0, Relaxed);
-            let looked = slot.looked.swap(0, Relaxed);
-            slot.dir.store(dir.into(), Relaxed);
-            if listed >= FEW {
-                slot.walks.store(looked >= listed / 2, Relaxed);
-                slot.directories.store(0, Relaxed);
-            }
-            slot.directories.fetch_add(1, Relaxed);
+            slot.begin(dir);
             // The first names always have them: many directories have no more.
             return true;
         }
-        slot.walks.load(Relaxed) && slot.directories.load(Relaxed) < TERM
+        slot.walks.load(Relaxed) && slot.answers.load(Relaxed) < TERM
     }
 
-    /// `n` names were listed without attributes.
-    pub(crate) fn listed(&self, pid: u32, n: u32) {
-        self.slot(pid).listed.fetch_add(n, Relaxed);
+    /// `n` names behind the first answer's were listed, with attributes or without.
+    pub(crate) fn listed(&self, pid: u32, n: u32, attributes: bool) {
+        let slot = self.slot(pid);
+        match attributes {
+            true => slot.answers.fetch_add(n.min(1), Relaxed),
+            false => slot.listed.fetch_add(n, Relaxed),
+        };
     }
 
     /// A name of `dir` was looked up.
     pub(crate) fn looked(&self, pid: u32, dir: Ino) {
         let slot = self.slot(pid);
-        if slot.dir.load(Relaxed) == u64::from(dir) && slot.pid.load(Relaxed) == pid {
+        let is_it = |known: &AtomicU64| known.load(Relaxed) == u64::from(dir);
+        if slot.pid.load(Relaxed) == pid && slot.dirs.iter().any(is_it) {
             slot.looked.fetch_add(1, Relaxed);
         }
+    }
+}
+
+impl Slot {
+    /// A directory is listed: what was seen of those before it decides.
+    fn begin(&self, dir: Ino) {
+        let (listed, looked) = (self.listed.load(Relaxed), self.looked.load(Relaxed));
+        if listed >= FEW {
+            let walks = looked >= listed / 2;
+            self.walks.store(walks, Relaxed);
+            if walks {
+                self.forget();
+            } else if listed > MANY {
+                self.listed.store(listed / 2, Relaxed);
+                self.looked.store(looked / 2, Relaxed);
+            }
+        }
+        let mut newer = u64::from(dir);
+        for known in &self.dirs {
+            newer = known.swap(newer, Relaxed);
+        }
+    }
+
+    /// Nothing was seen yet.
+    fn forget(&self) {
+        self.listed.store(0, Relaxed);
+        self.looked.store(0, Relaxed);
+        self.answers.store(0, Relaxed);
     }
 }
 
@@ -93,8 +123,8 @@ mod tests {
         let answers: Vec<bool> = (0..4)
             .map(|i| {
                 let attrs = walkers.look(pid, dir, i * 100);
-                if !attrs {
-                    walkers.listed(pid, 100);
+                if i > 0 {
+                    walkers.listed(pid, 100, attrs);
                 }
                 attrs
             })
@@ -126,7 +156,7 @@ mod tests {
         }
         // Names of other directories are none of these.
         walkers.look(7, 12, 0);
-        walkers.listed(7, 100);
+        walkers.listed(7, 100, false);
         (0..100).for_each(|_| walkers.looked(7, 13));
         assert_eq!(walk(&walkers, 7, 14, None), 1);
     }
@@ -135,10 +165,34 @@ mod tests {
     fn who_looks_no_more_is_noticed() {
         let walkers = Walkers::default();
         walk(&walkers, 7, 12, Some(1));
-        let all: usize = (0..2 * TERM)
-            .map(|dir| walk(&walkers, 7, 100 + dir, None))
+        let all: u32 = (0..TERM)
+            .map(|dir| walk(&walkers, 7, 100 + dir, None) as u32 - 1)
             .sum();
-        assert!(all < 4 * TERM as usize + 2 * TERM as usize, "{all}");
+        assert!((TERM..TERM + 3).contains(&all), "{all}");
         assert_eq!(walk(&walkers, 7, 13, None), 1);
+    }
+
+    #[test]
+    fn directories_of_one_answer_say_nothing() {
+        let walkers = Walkers::default();
+        walk(&walkers, 7, 12, Some(1));
+        for dir in 0..2 * TERM {
+            assert!(walkers.look(7, 100 + dir, 0));
+            walkers.look(7, 100 + dir, 10);
+            walkers.listed(7, 0, true);
+        }
+        assert_eq!(walk(&walkers, 7, 13, Some(1)), 4);
+    }
+
+    #[test]
+    fn who_lists_within_a_directory_before_it_has_looked_at_all_of_it_walks_too() {
+        let walkers = Walkers::default();
+        walkers.look(7, 12, 0);
+        walkers.listed(7, 300, false);
+        walkers.looked(7, 12);
+        // One within it, whose names are looked at; then the others of the first.
+        assert_eq!(walk(&walkers, 7, 13, Some(1)), 1);
+        (0..200).for_each(|_| walkers.looked(7, 12));
+        assert_eq!(walk(&walkers, 7, 14, Some(1)), 4);
     }
 }

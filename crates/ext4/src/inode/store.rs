@@ -30,6 +30,8 @@ pub(crate) struct InodeStore {
     values: Arc<Values>,
     /// Inodes whose access time is newer in memory than in the journal.
     pub(super) lazy: AtomicU64,
+    /// Where blocks of the inode table could not be read together; 0: nowhere.
+    unread: AtomicU64,
 }
 
 impl InodeStore {
@@ -43,6 +45,7 @@ impl InodeStore {
             quotas: OnceLock::new(),
             values: Arc::default(),
             lazy: AtomicU64::new(0),
+            unread: AtomicU64::new(0),
         }
     }
 
@@ -115,10 +118,14 @@ impl InodeStore {
     fn load_inode(&self, ino: Ino, special: bool) -> Result<Arc<Inode>> {
         let (nr, offset) = self.space.inode_place(ino)?;
         let found = self.vol.cache.find(nr);
-        if found.is_none_or(|block| block.page().is_none()) {
+        if found.is_none_or(|block| block.peek().is_none()) {
             let (first, count) = self.space.inodes_beside(ino)?;
-            // Where one of them cannot be read, this one may be.
-            let _ = self.vol.cache.prefetch(first, count);
+            // Where one of them cannot be read, this one may be; all are not tried again for each.
+            if self.unread.load(Ordering::Relaxed) != first
+                && self.vol.cache.prefetch(first, count).is_err()
+            {
+                self.unread.store(first, Ordering::Relaxed);
+            }
         }
         let block = self.vol.cache.read(nr)?;
         let slot = || -> Result<Box<[u8]>> {

@@ -8,8 +8,9 @@ use super::group::{Counts, GroupState};
 use crate::error::{FsError, Result};
 use crate::types::BlockNr;
 
-/// Blocks of an inode table that are read at a time, aligned (the kernel's `inode_readahead_blks`).
-const READ_BESIDE: u64 = 32;
+/// Bytes of an inode table that are read at a time, aligned: 32 blocks of 4 KiB, as the kernel's
+/// `inode_readahead_blks`, and no more of larger ones, for who asks waits for them.
+const READ_BESIDE: u64 = 128 << 10;
 
 impl Allocator {
     /// A bitmap was found damaged since the group's numbers were `before`: it gives out nothing any
@@ -82,8 +83,9 @@ impl Allocator {
         let table = self.groups.table(group)?;
         let (nr, _) = layout.inode_position(table, index);
         let (last, _) = layout.inode_position(table, layout.inodes_per_group.saturating_sub(1));
-        let first = (nr / READ_BESIDE * READ_BESIDE).max(table);
-        let end = (first / READ_BESIDE + 1).saturating_mul(READ_BESIDE);
+        let window = (READ_BESIDE / u64::from(self.vol.geo.block_size)).max(1);
+        let first = (nr / window * window).max(table);
+        let end = (first / window + 1).saturating_mul(window);
         Ok((first, end.min(last.saturating_add(1)).saturating_sub(first)))
     }
 }

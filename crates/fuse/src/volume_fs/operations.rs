@@ -401,8 +401,8 @@ impl FileSystem for VolumeFs {
             let dir = self.open.find(&fs, ctx, dir, 0)?;
             let attrs = attrs && looks && self.atomic.is_empty();
             let names = fill(&fs, &dir, cookie, attrs, list.as_mut())?;
-            if !attrs {
-                self.walkers.listed(ctx.pid, names);
+            if cookie != 0 || !attrs {
+                self.walkers.listed(ctx.pid, names, attrs);
             }
             Ok(())
         });

@@ -19,7 +19,7 @@ const USUAL: [(u32, u32); 42] = [
     (op::SETATTR, 10),
     (op::READLINK, 2),
     (op::SYMLINK, 4),
-    (op::MKNOD, 4),
+    (op::MKNOD, 12),
     (op::MKDIR, 8),
     (op::UNLINK, 8),
     (op::RMDIR, 4),
