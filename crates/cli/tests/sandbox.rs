@@ -179,7 +179,7 @@ fn a_server_of_root_that_is_taken_over_has_nothing() {
 }
 
 /// To ask who calls takes longer than most requests: `tar -x`, which gives each file its owner,
-/// took a fifth of its time for it.
+/// took nearly a quarter of its time for it.
 #[test]
 fn what_everybody_does_asks_the_helper_nothing() {
     let d = Daemon::new("sandbox=on");
