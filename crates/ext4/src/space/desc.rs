@@ -63,24 +63,22 @@ impl Allocator {
 
     /// Where the inode `ino` lies: block of the inode table, byte offset in it.
     pub(crate) fn inode_place(&self, ino: u32) -> Result<(BlockNr, usize)> {
-        let (group, index) = self
-            .vol
-            .geo
-            .layout
-            .locate_inode(ino)
-            .ok_or(FsError::Errno(libc::ESTALE))?;
-        let table = self.groups.table(group)?;
+        let (table, index) = self.table_of(ino)?;
         Ok(self.vol.geo.layout.inode_position(table, index))
+    }
+
+    /// First block of the inode table that `ino` is in, and its index there.
+    fn table_of(&self, ino: u32) -> Result<(BlockNr, u32)> {
+        let located = self.vol.geo.layout.locate_inode(ino);
+        let (group, index) = located.ok_or(FsError::Errno(libc::ESTALE))?;
+        Ok((self.groups.table(group)?, index))
     }
 
     /// The blocks of the inode table that are read with that of the inode `ino`: the first, and how
     /// many. What stands beside an inode is mostly looked at with it.
     pub(crate) fn inodes_beside(&self, ino: u32) -> Result<(BlockNr, u64)> {
         let layout = &self.vol.geo.layout;
-        let (group, index) = layout
-            .locate_inode(ino)
-            .ok_or(FsError::Errno(libc::ESTALE))?;
-        let table = self.groups.table(group)?;
+        let (table, index) = self.table_of(ino)?;
         let (nr, _) = layout.inode_position(table, index);
         let (last, _) = layout.inode_position(table, layout.inodes_per_group.saturating_sub(1));
         let window = (READ_BESIDE / u64::from(self.vol.geo.block_size)).max(1);

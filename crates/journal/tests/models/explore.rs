@@ -37,6 +37,10 @@ fn number(name: &str, or: u64) -> u64 {
     }
 }
 
+fn seed() -> u64 {
+    number("STETFS_MODEL_SEED", SEED)
+}
+
 /// An order in which a model failed.
 struct Failed {
     /// How many were run, with this one.
@@ -117,7 +121,7 @@ pub fn holds(name: &str, model: fn()) {
         return;
     }
     let count = number("STETFS_MODEL_SCHEDULES", SCHEDULES as u64) as usize;
-    let seed = number("STETFS_MODEL_SEED", SEED);
+    let seed = seed();
     let place = directory(name);
     let _ = std::fs::remove_dir_all(&place);
     std::fs::create_dir_all(&place).expect("a directory for failures");
@@ -151,9 +155,7 @@ pub fn fails_with(fault: &str, model: fn(), says: &[&str]) {
 
 fn fails(name: &str, out: Option<&'static str>, model: fn(), says: &[&str]) {
     take_out(out);
-    let failed = first_failure(model, SEARCH, number("STETFS_MODEL_SEED", SEED), || {
-        FailurePersistence::None
-    });
+    let failed = first_failure(model, SEARCH, seed(), || FailurePersistence::None);
     take_out(None);
     let Some(Failed { orders, by, why }) = failed else {
         panic!("{name}: nothing is found");
