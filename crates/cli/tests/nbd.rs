@@ -10,11 +10,11 @@ mod server;
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use common::daemon::{answer, fails, json, ok};
-use server::{Place, Server, address, certificates};
+use server::{Place, Restarted, Server, address, certificates};
 use stetfs_testkit::{Image, Mkfs, cmd, wait_until};
 
 fn image(mkfs: &Mkfs) -> Image {
@@ -119,15 +119,9 @@ fn a_server_that_is_killed_is_found_again() {
     for (tcp, journal) in [(false, "ijournal"), (true, "ordered")] {
         let image = image(&Mkfs::new());
         let place = Place::new();
-        let socket = place.beside("s");
-        let start = |port| match tcp {
-            true => Server::tcp(&image, port, &[]),
-            false => Server::of(&socket, &image, &[], &[]),
-        };
-        let mut server = Some(start(None));
-        let port = server.as_ref().and_then(|server| server.port);
-        let at = server.as_ref().unwrap().address.clone();
-        place.mount(&at, &format!("journal={journal},nbd_reconnect=30"));
+        let server = Restarted::new(&place, &image, tcp);
+        let options = format!("journal={journal},nbd_reconnect=30");
+        place.mount(&server.address, &options);
         let stop = std::sync::atomic::AtomicBool::new(false);
         let losses = || place.network()["losses"].as_u64().unwrap();
         std::thread::scope(|scope| {
@@ -149,9 +143,7 @@ fn a_server_that_is_killed_is_found_again() {
                 .collect();
             for kill in 1..=5 {
                 std::thread::sleep(Duration::from_millis(150));
-                drop(server.take());
-                std::thread::sleep(Duration::from_millis(100));
-                server = Some(start(port));
+                server.kill();
                 // However long the machine takes to get there.
                 wait_until("the server is found again", || losses() >= kill);
             }
@@ -304,15 +296,18 @@ fn two_machines_at_one_volume_are_kept_apart() {
     theirs.refuses(&second.address, "rw", 4, &["the volume is in use on"]);
     // Our server is lost: others cannot know that we are still there.
     drop(first);
-    let late = std::thread::spawn({
-        let path = ours.file("late");
-        move || File::create(path).and_then(|f| f.sync_all())
-    });
+    let late = ours.file("late");
+    let mut late = cmd::tied("dd", libc::SIGKILL)
+        .args(["if=/dev/null", "conv=fsync", "status=none"])
+        .arg(format!("of={}", late.display()))
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
     theirs.mount(&second.address, "journal=ordered");
     std::fs::write(theirs.file("theirs"), "theirs").unwrap();
     // It is back; so is what we had not flushed, which is not theirs.
     let first = Server::of(&socket, &image, &[], &[]);
-    assert!(late.join().unwrap().is_err());
+    assert!(!late.wait().unwrap().success());
     wait_until("that we keep off", || {
         File::create(ours.file("later"))
             .and_then(|f| f.sync_all())

@@ -4,6 +4,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process};
 use stetfs_testkit::{Image, Scratch, cmd, wait_until};
 
 use crate::common::daemon::{fails, json, ok, stetfs};
@@ -55,10 +56,7 @@ impl Server {
 
     /// `nbdkit` with an image on a port of TCP, one that nobody has if none is named.
     pub(crate) fn tcp(image: &Image, port: Option<u16>, args: &[&str]) -> Server {
-        let port = port.unwrap_or_else(|| {
-            let any = TcpListener::bind("127.0.0.1:0").unwrap();
-            any.local_addr().unwrap().port()
-        });
+        let port = port.unwrap_or_else(free_port);
         let mut command = cmd::tied("nbdkit", libc::SIGKILL);
         command.args(["-f", "-i", "127.0.0.1", "-p", &port.to_string()]);
         command.args(args).arg("file").arg(image.path());
@@ -72,6 +70,78 @@ impl Server {
         });
         server
     }
+}
+
+/// `nbdkit` with an image that a shell starts again a moment after it was killed.
+///
+/// A test that starts it itself may wait for itself: a child has copies of all files of its
+/// process until it is what it becomes, and closing one that is being synced waits for the sync,
+/// which waits for the server.
+pub(crate) struct Restarted {
+    shell: Child,
+    pid_file: PathBuf,
+    /// Of its default export.
+    pub(crate) address: String,
+}
+
+impl Restarted {
+    /// On TCP, or on a socket in `place`.
+    pub(crate) fn new(place: &Place, image: &Image, tcp: bool) -> Restarted {
+        let (socket, pid_file) = (place.beside("s"), place.beside("pid"));
+        let port = free_port();
+        let (at, address) = match tcp {
+            true => (
+                format!("-i 127.0.0.1 -p {port}"),
+                format!("nbd://localhost:{port}/"),
+            ),
+            false => (format!("-U {}", socket.display()), address(&socket)),
+        };
+        let again = format!(
+            "while :; do rm -f {}; nbdkit --exit-with-parent -f -P {} {at} file {}; sleep .1; done",
+            socket.display(),
+            pid_file.display(),
+            image.path().display()
+        );
+        let mut command = cmd::tied("sh", libc::SIGKILL);
+        command.args(["-c", &again]).stdin(Stdio::null());
+        let shell = command.spawn().unwrap();
+        let server = Restarted {
+            shell,
+            pid_file,
+            address,
+        };
+        server.pid();
+        server
+    }
+
+    /// Of the one that runs, when it listens.
+    fn pid(&self) -> i32 {
+        let read = || std::fs::read_to_string(&self.pid_file).unwrap_or_default();
+        wait_until("that the server listens", || read().ends_with('\n'));
+        read().trim().parse().unwrap()
+    }
+
+    /// Ends the one that runs, as a machine that loses its power, and waits for the next.
+    pub(crate) fn kill(&self) {
+        let pid = self.pid();
+        std::fs::remove_file(&self.pid_file).unwrap();
+        let pid = Pid::from_raw(pid).unwrap();
+        kill_process(pid, Signal::KILL).unwrap();
+        self.pid();
+    }
+}
+
+impl Drop for Restarted {
+    fn drop(&mut self) {
+        self.shell.kill().unwrap();
+        self.shell.wait().unwrap();
+    }
+}
+
+/// A port of TCP that nobody has.
+fn free_port() -> u16 {
+    let any = TcpListener::bind("127.0.0.1:0").unwrap();
+    any.local_addr().unwrap().port()
 }
 
 pub(crate) fn address(socket: &Path) -> String {
