@@ -1,6 +1,4 @@
 //! The suite, stamped for every backend.
-#![allow(clippy::unwrap_used)]
-
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};

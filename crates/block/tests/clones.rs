@@ -1,6 +1,4 @@
 //! Images whose file system shares blocks (FICLONERANGE): XFS and btrfs, by loop mount.
-#![allow(clippy::unwrap_used)]
-
 use std::fs::File;
 
 use stetfs_block::{BlockDevice, FileDevice, OpenOptions, suite};

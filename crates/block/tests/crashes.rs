@@ -1,6 +1,4 @@
 //! What a recorded crash may leave, and what it may not.
-#![allow(clippy::unwrap_used)]
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;

@@ -1,6 +1,4 @@
 //! What devices failed is counted by kind, with the first and the last.
-#![allow(clippy::unwrap_used)]
-
 use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;

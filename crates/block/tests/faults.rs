@@ -1,6 +1,4 @@
 //! Programmed faults do what they say, and nothing else.
-#![allow(clippy::unwrap_used)]
-
 use stetfs_block::{
     BlockDevice, BlockError, Fault, FaultInjector, MemDevice, Op, Read, Recorder, Write,
 };

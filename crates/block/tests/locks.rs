@@ -1,6 +1,4 @@
 //! One volume is never opened twice.
-#![allow(clippy::unwrap_used)]
-
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -1,6 +1,4 @@
 //! What is shared: by every device that passes it on, and after a crash.
-#![allow(clippy::unwrap_used)]
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

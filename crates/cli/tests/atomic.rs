@@ -1,10 +1,5 @@
 //! Atomic writes on mounts, by the ioctls of F2FS.
-#![allow(clippy::unwrap_used)]
-
-mod common;
-#[path = "atomic/groups.rs"]
 mod groups;
-#[path = "atomic/requests.rs"]
 mod requests;
 
 use std::fs::{File, OpenOptions};
@@ -15,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use common::stetfs_with;
+use crate::common::stetfs_with;
 use stetfs_testkit::{Image, Mkfs, Mounted, Scratch, cmd, sys, wait_until};
 
 const FEATURES: u32 = 0x8004_f50c;

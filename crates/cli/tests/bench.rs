@@ -1,16 +1,12 @@
 //! `stetfs bench compare --setup` as a user runs it, on what only mounts of StetFS have: packing,
 //! and whole writes for databases.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 use stetfs_testkit::wait_until;
 
-use common::daemon::{BINARY, fails, json};
+use crate::common::daemon::{BINARY, fails, json};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 

@@ -1,14 +1,10 @@
 //! Set-user-id and set-group-id under changes by others, next to the kernel's ext4.
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown};
 use std::path::Path;
 use std::thread;
 
-use common::{kernel, stetfs, stetfs_with};
+use crate::common::{kernel, stetfs, stetfs_with};
 use stetfs_testkit::{Image, Mkfs, Mounter};
 
 /// Who makes the changes, and the group of the files.

@@ -1,15 +1,11 @@
 //! Where files lie: FIBMAP, and swapping to a file.
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 
-use common::{kernel, stetfs_with};
+use crate::common::{kernel, stetfs_with};
 use rustix::fs::FallocateFlags;
 use stetfs_testkit::{Attach, Image, Mkfs, Mounted, cmd, sys};
 

@@ -1,11 +1,7 @@
 //! Replacement policies in the cache of a mounted volume.
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::os::unix::fs::FileExt;
 
-use common::daemon::{Daemon, json, ok};
+use crate::common::daemon::{Daemon, json, ok};
 
 /// Every policy keeps what was written, under a cache that is much smaller: new files, changes in
 /// place, and reading all back.

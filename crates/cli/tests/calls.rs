@@ -1,10 +1,6 @@
 //! Single calls that the trees of `interop` do not show: each does what it does on the kernel's
 //! ext4.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::cell::Cell;
 use std::fs::File;
 use std::io::{Read, Write};
@@ -14,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::{kernel, stetfs};
+use crate::common::{kernel, stetfs};
 use rustix::fs::{FallocateFlags, fallocate};
 use stetfs_testkit::sys::{file_handle, file_ioctl, open_by_handle};
 use stetfs_testkit::{Image, Mkfs, Mounted, Mounter, cmd, wait_until};

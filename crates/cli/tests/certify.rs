@@ -1,11 +1,7 @@
 //! `stetfs certify`: of an image, which stays as it is, and of a mount.
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::fs;
 
-use common::daemon::{Daemon, answer, fails};
+use crate::common::daemon::{Daemon, answer, fails};
 use serde_json::Value;
 use stetfs_testkit::{Image, Mkfs};
 

@@ -1,14 +1,10 @@
 //! The commands as a user runs them: what they print, how they end, what they leave behind.
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use common::daemon::{BINARY, Daemon, fails, json, ok, stetfs};
+use crate::common::daemon::{BINARY, Daemon, fails, json, ok, stetfs};
 use serde_json::Value;
 use stetfs_testkit::{Image, LoopDev, Mkfs, Scratch, cmd, loopdev::LoopOptions, mount, wait_until};
 
@@ -706,7 +702,7 @@ fn every_answer_is_an_object_of_json_if_asked_for() {
 
     // Mistakes in the arguments, too.
     for wrong in [&["unmount"][..], &["mount"], &["mount", "--journal", "a"]] {
-        let (code, said) = common::daemon::answer(wrong);
+        let (code, said) = crate::common::daemon::answer(wrong);
         assert_eq!(code, 1, "{wrong:?}");
         assert_eq!(said["error"]["code"], 1, "{wrong:?}");
         assert!(!text(&said["error"]["hint"]).is_empty(), "{wrong:?}");

@@ -1,10 +1,6 @@
 //! The connection to the kernel: what is agreed on and shown, io_uring's switch, processors kept
 //! awake, `noxattr`.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -14,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use common::daemon::{BINARY, Daemon, json, ok};
+use crate::common::daemon::{BINARY, Daemon, json, ok};
 use rustix::fs::FlockOperation;
 use serde_json::Value;
 use stetfs_testkit::{Image, Mkfs, cmd, wait_until};

@@ -1,15 +1,11 @@
 //! A volume costs no more than it holds: what commands take of memory and time for images of up to
 //! 16 MiB that claim far more.
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::fs::File;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::daemon::{BINARY, Daemon, stetfs};
+use crate::common::daemon::{BINARY, Daemon, stetfs};
 use stetfs_fuzzing::costly::{ALL, taken};
 use stetfs_testkit::{Image, Scratch, cmd};
 

@@ -1,6 +1,4 @@
 //! `stetfs crash` as people and programs call it. The comparison needs root and loop devices.
-#![allow(clippy::unwrap_used)]
-
 use std::path::Path;
 use std::process::{Command, Output};
 

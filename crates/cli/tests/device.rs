@@ -1,17 +1,13 @@
 //! `stetfs device serve`: a simulated device as a file.
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::daemon::{BINARY, fails, ok};
-use common::served::Served;
-use common::{kernel, stetfs};
+use crate::common::daemon::{BINARY, fails, ok};
+use crate::common::served::Served;
+use crate::common::{kernel, stetfs};
 use rustix::io::Errno;
 use stetfs_testkit::{
     LoopDev, LoopOptions, Mkfs, Mounted, Mounter, Scratch, cmd, mount, wait_until,

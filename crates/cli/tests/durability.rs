@@ -4,17 +4,13 @@
 //! Each case is one that a user-space ext4 got wrong: fsync of a directory or of a read-only
 //! descriptor, syncfs, data that nobody synced and that is never written back.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
 
-use common::{kernel, stetfs};
+use crate::common::{kernel, stetfs};
 use rustix::fs::XattrFlags;
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags};
 use stetfs_testkit::sys::Shutdown;

@@ -1,10 +1,6 @@
 //! Fast commits of the kernel, replayed by StetFS: what was synced by them is there, also where the
 //! kernel's own replay and e2fsck's leave something out.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::fd::AsRawFd;
@@ -12,7 +8,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 
-use common::{assert_no_differences, capture_image, kernel, kernel_read_only, stetfs};
+use crate::common::{assert_no_differences, capture_image, kernel, kernel_read_only, stetfs};
 use rustix::fs::{AtFlags, CWD, FallocateFlags};
 use serde_json::Value;
 use stetfs_testkit::{Image, Mkfs, tree};

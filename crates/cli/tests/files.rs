@@ -1,14 +1,10 @@
 //! `stetfs ls`, `cat`, `mkdir`, `rm`, `cp` and `tar`: beside the kernel and GNU tar.
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::daemon::{BINARY, Daemon, fails, json, ok};
+use crate::common::daemon::{BINARY, Daemon, fails, json, ok};
 use stetfs_testkit::workload::{Plan, Section};
 use stetfs_testkit::{CaptureOptions, Image, Mkfs, Mounted, Mounter, Scratch, Tree, cmd, tree};
 
@@ -85,7 +81,7 @@ fn a_tree_that_is_copied_in_out_and_across_stays_the_same() {
     same(&tree, &captured(&across));
 
     let mounted = kernel(&outside);
-    let said = json(&["cp", "-a", &at(&across, "/"), text(mounted.path())]);
+    let said = json(&["cp", "-aR", &at(&across, "/"), text(mounted.path())]);
     assert_eq!(
         said["entries"].as_u64().unwrap() as usize,
         tree.entries.len() + 1

@@ -1,15 +1,11 @@
 //! `stetfs device serve --ftl`: a device with a translation layer.
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::daemon::fails;
-use common::served::Served;
-use common::{kernel, stetfs};
+use crate::common::daemon::fails;
+use crate::common::served::Served;
+use crate::common::{kernel, stetfs};
 use stetfs_block::{BlockDevice, FileDevice, OpenOptions, suite};
 use stetfs_testkit::{Scratch, cmd};
 

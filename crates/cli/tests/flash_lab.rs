@@ -1,6 +1,4 @@
 //! `stetfs flash`: traces, runs, figures.
-#![allow(clippy::unwrap_used)]
-
 use std::path::Path;
 use std::process::{Command, Output};
 

@@ -4,17 +4,13 @@
 //! device of its own: that has no forced unit access, so a commit block takes one, too, as the
 //! kernel's does.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Barrier;
 use std::time::Duration;
 
-use common::stetfs_with;
+use crate::common::stetfs_with;
 use stetfs_testkit::{Attach, Image, Mkfs, Mounted, Mounter};
 
 const ROUNDS: u64 = 6;

@@ -1,17 +1,13 @@
 //! `stetfs freeze` and `stetfs thaw`: changes wait, reads do not, and what is on the device is a
 //! volume as after an unmount.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::thread::JoinHandle;
 
-use common::daemon::{Daemon, answer, fails, json, ok};
-use common::kernel_read_only;
+use crate::common::daemon::{Daemon, answer, fails, json, ok};
+use crate::common::kernel_read_only;
 use rustix::process::Signal;
 use stetfs_testkit::{Image, Mkfs, mount, wait_until};
 
@@ -54,7 +50,7 @@ struct Frozen<'a>(&'a Daemon);
 
 impl Drop for Frozen<'_> {
     fn drop(&mut self) {
-        let _ = common::daemon::stetfs(&["thaw", self.0.dir()]);
+        let _ = crate::common::daemon::stetfs(&["thaw", self.0.dir()]);
     }
 }
 
@@ -181,12 +177,13 @@ fn a_journal_in_persistent_memory_goes_on() {
 fn a_volume_without_a_journal_is_marked_clean() {
     let image = Image::make(64 << 20, &Mkfs::new().feature("^has_journal")).unwrap();
     let d = Daemon::unmounted(image);
-    let mount =
-        stetfs_testkit::cmd::output(std::process::Command::new(common::daemon::BINARY).args([
+    let mount = stetfs_testkit::cmd::output(
+        std::process::Command::new(crate::common::daemon::BINARY).args([
             "mount",
             d.image(),
             d.dir(),
-        ]));
+        ]),
+    );
     assert!(mount.unwrap().status.success());
     drop(Writers::new(&d));
     ok(&["freeze", d.dir()]);
@@ -243,17 +240,19 @@ fn an_unmount_thaws() {
             // The signal came while writers used the mount.
             wait_until("the unmount", || {
                 !mount::is_mounted(&d.dir)
-                    || common::daemon::stetfs(&["umount", d.dir()])
+                    || crate::common::daemon::stetfs(&["umount", d.dir()])
                         .status
                         .success()
             });
         }
         wait_until("that the volume is closed", || {
-            common::daemon::stetfs(&["info", d.image()])
+            crate::common::daemon::stetfs(&["info", d.image()])
                 .status
                 .success()
-                && !String::from_utf8_lossy(&common::daemon::stetfs(&["info", d.image()]).stdout)
-                    .contains("in use")
+                && !String::from_utf8_lossy(
+                    &crate::common::daemon::stetfs(&["info", d.image()]).stdout,
+                )
+                .contains("in use")
         });
     }
     wait_until("a clean volume", || d.image.e2fsck_fn().is_ok());

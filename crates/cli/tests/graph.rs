@@ -1,11 +1,7 @@
 //! `stetfs dump journal --graph`: the journals of volumes as pictures.
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::fs;
 
-use common::daemon::{fails, json, ok};
+use crate::common::daemon::{fails, json, ok};
 use serde_json::Value;
 use stetfs::{MountOptions, Volume};
 use stetfs_testkit::{Image, Mkfs, Scratch};

@@ -1,16 +1,12 @@
 //! `home=share` as users have it: mounts, kills and recoveries of an image that XFS holds, and of a
 //! served device that shares.
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 
-use common::daemon::{Daemon, fails, json, ok};
-use common::served::Served;
+use crate::common::daemon::{Daemon, fails, json, ok};
+use crate::common::served::Served;
 use serde_json::Value;
 use stetfs_testkit::image::e2fsck;
 use stetfs_testkit::{Image, KernelMount, Scratch, cmd};

@@ -1,8 +1,4 @@
 //! Idmapped mounts: whose a file is differs between the volume and what a mount of it shows.
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::fs::File;
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
-use common::daemon::{Daemon, ok};
+use crate::common::daemon::{Daemon, ok};
 use rustix::mount::{MoveMountFlags, OpenTreeFlags};
 use stetfs_testkit::{Image, Mkfs, Scratch, cmd, mount, sys, wait_until};
 

@@ -1,11 +1,7 @@
 //! Volumes go back and forth between StetFS and the kernel: what one writes the other reads, to the
 //! last attribute.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::{
+use crate::common::{
     assert_no_differences, assert_same, capture, capture_image, kernel, kernel_read_only, seed,
     stetfs, stetfs_with,
 };

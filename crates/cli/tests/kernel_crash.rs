@@ -1,14 +1,10 @@
 //! Crashes under one implementation, recovery by each: kernel, e2fsck and StetFS must agree.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-use common::{
+use crate::common::{
     assert_no_differences, assert_same, capture_image, kernel, kernel_read_only, seed, stetfs,
 };
 use stetfs_testkit::sys::Shutdown;

@@ -1,14 +1,10 @@
 //! The StetFS log and other programs: a dirty volume is theirs to refuse, a clean one is plain
 //! ext4.
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::fs;
 use std::path::Path;
 
-use common::daemon::{Daemon, answer, fails, json, ok};
-use common::{capture, kernel};
+use crate::common::daemon::{Daemon, answer, fails, json, ok};
+use crate::common::{capture, kernel};
 use stetfs_testkit::image::e2fsck;
 use stetfs_testkit::{Image, Tree};
 
@@ -141,7 +137,7 @@ fn an_unmounted_volume_is_plain_ext4() {
     let info = json(&["info", d.image()]);
     assert_eq!(info["journal"]["format"], "jbd2");
     assert_eq!(info["journal"]["empty"], true);
-    common::assert_same("the kernel's view", &seen, &kernel_tree(&d.image));
+    crate::common::assert_same("the kernel's view", &seen, &kernel_tree(&d.image));
     // And back again, over what the kernel's journal left.
     d.mount("journal=ldj");
     fs::write(d.file("again"), "x").unwrap();

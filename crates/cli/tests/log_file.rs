@@ -1,16 +1,12 @@
 //! `--log-file`, `-o log_file=`: where the messages of a mount go.
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::daemon::{BINARY, Daemon, fails, ok, stetfs};
-use common::served::Served;
+use crate::common::daemon::{BINARY, Daemon, fails, ok, stetfs};
+use crate::common::served::Served;
 use stetfs_testkit::{Image, Mkfs, Scratch, cmd, mount, wait_until};
 
 /// A volume on a device that fails on command.

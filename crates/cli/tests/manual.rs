@@ -1,6 +1,4 @@
 //! What docs/mounting.md says of the journal's options is what this binary has.
-#![allow(clippy::unwrap_used)]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 

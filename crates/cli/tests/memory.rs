@@ -1,13 +1,9 @@
 //! A server whose memory gets less while it serves goes on with less.
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::fs;
 use std::io::Read;
 use std::path::PathBuf;
 
-use common::daemon::{Daemon, json};
+use crate::common::daemon::{Daemon, json};
 use stetfs_testkit::{Image, Mkfs, wait_until};
 
 const MIB: u64 = 1 << 20;

@@ -1,17 +1,13 @@
 //! Mount options that change when and what is written: each means what it means to the kernel's
 //! ext4.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use common::daemon::{Daemon, json, ok};
-use common::stetfs_with;
+use crate::common::daemon::{Daemon, json, ok};
+use crate::common::stetfs_with;
 use stetfs_testkit::{Image, Mkfs, Mounter, wait_until};
 
 /// Options for the kernel, and the same for StetFS.

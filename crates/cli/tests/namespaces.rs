@@ -5,10 +5,6 @@
 //! good, and sync(2) of the machine with it. So nothing is killed here before [`assert_apart`] has
 //! looked.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::MetadataExt;
@@ -20,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use stetfs_testkit::{Image, Mkfs, cmd, mount, wait_until};
 
-use common::daemon::{BINARY, Daemon, answer, fails, ok};
+use crate::common::daemon::{BINARY, Daemon, answer, fails, ok};
 
 /// A namespace that one test makes holds the mounts of the others.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -106,7 +102,7 @@ fn the_server_has_a_namespace_without_the_volume() {
 #[test]
 fn what_holds_the_image_cannot_be_unmounted() {
     let _alone = alone();
-    let host = common::Host::new(64 << 20);
+    let host = crate::common::Host::new(64 << 20);
     let image = host.dir.join("image");
     let file = fs::File::create(&image).unwrap();
     file.set_len(32 << 20).unwrap();
@@ -177,7 +173,7 @@ impl Drop for Users {
 fn assert_let_go(d: &Daemon, server: u32) {
     wait_until("the end of the server", || !is_running(server));
     wait_until("the end of the loop device", || {
-        !common::loops_of(d.image.path())
+        !crate::common::loops_of(d.image.path())
     });
     ok(&["recover", d.image()]);
     d.image.e2fsck_fn().unwrap();

@@ -1,10 +1,6 @@
 //! Volumes on servers of network block devices, as they are (nbdkit, qemu-nbd): what they can and
 //! cannot do, servers that fail and come back, and two machines at one volume.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-#[path = "nbd/server.rs"]
 mod server;
 
 use std::fs::File;
@@ -13,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::daemon::{answer, fails, json, ok};
+use crate::common::daemon::{answer, fails, json, ok};
 use server::{Place, Restarted, Server, address, certificates};
 use stetfs_testkit::{Image, Mkfs, cmd, wait_until};
 
@@ -35,7 +31,7 @@ fn check(image: &Image, files: u8) {
     image.e2fsck_fn().unwrap();
     let at = |n| format!("{}:/file-{n}", image.path().display());
     for n in 0..files {
-        let found = common::daemon::stetfs(&["cat", &at(n)]).stdout;
+        let found = crate::common::daemon::stetfs(&["cat", &at(n)]).stdout;
         assert!(found == vec![n; 10_000 + usize::from(n)], "file-{n}");
     }
 }
@@ -206,7 +202,7 @@ fn requests_that_fail_are_errors_and_nothing_synced_is_lost() {
         stat["device"]["errors"]["write"]["count"].as_u64() > Some(0),
         "{stat}"
     );
-    let _ = common::daemon::stetfs(&["umount", place.dir()]);
+    let _ = crate::common::daemon::stetfs(&["umount", place.dir()]);
     drop(server);
     ok(&["recover", image.path().to_str().unwrap()]);
     check(&image, 5);

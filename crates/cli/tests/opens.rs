@@ -2,10 +2,6 @@
 //! opening sends no request (decisions/0017). Each check also runs with handles, and on the
 //! kernel's ext4 as proof of itself.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-#[path = "opens/guarded.rs"]
 mod guarded;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,8 +13,8 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 
-use common::daemon::{Daemon, fails, json, ok};
-use common::{kernel, stetfs, stetfs_with};
+use crate::common::daemon::{Daemon, fails, json, ok};
+use crate::common::{kernel, stetfs, stetfs_with};
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags, RawDir, SeekFrom};
 use rustix::mm::{MapFlags, ProtFlags};
 use stetfs_testkit::{Image, Mkfs, Mounter, cmd, wait_until};
@@ -485,7 +481,7 @@ fn requests_of(mount: &Daemon, work: impl FnOnce()) -> BTreeMap<String, u64> {
 /// Unmounts. A child that another test just forked has all descriptors until it runs its program.
 fn unmount(mount: &Daemon) {
     wait_until("the unmount", || {
-        common::daemon::stetfs(&["umount", mount.dir()])
+        crate::common::daemon::stetfs(&["umount", mount.dir()])
             .status
             .success()
     });

@@ -1,13 +1,9 @@
 //! What a package installs beside the program is whole, and is what the program does.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::daemon::{BINARY, Daemon, json, ok};
+use crate::common::daemon::{BINARY, Daemon, json, ok};
 use serde_json::Value;
 use stetfs_testkit::{Scratch, cmd};
 
@@ -68,7 +64,7 @@ fn manual_pages_are_made_for_every_command() {
     }
     let said = json(&["man", dir.to_str().unwrap()]);
     assert_eq!(said["dir"].as_str(), dir.to_str());
-    common::daemon::fails(&["man", "/dev/null/x"], 1, &["cannot write"]);
+    crate::common::daemon::fails(&["man", "/dev/null/x"], 1, &["cannot write"]);
 }
 
 /// bash takes the completions, and completes with them.
@@ -91,7 +87,7 @@ fn completions_complete() {
             .unwrap()
             .contains("umount")
     );
-    common::daemon::fails(&["completions", "csh"], 1, &["csh", "bash"]);
+    crate::common::daemon::fails(&["completions", "csh"], 1, &["csh", "bash"]);
 }
 
 /// The value of `key=` in a unit.

@@ -1,15 +1,11 @@
 //! Volumes in partitions of an image, beside sfdisk, losetup and the kernel.
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::daemon::{BINARY, Daemon, answer, fails, json, ok};
+use crate::common::daemon::{BINARY, Daemon, answer, fails, json, ok};
 use serde_json::Value;
 use stetfs_testkit::{Image, Mkfs, Scratch, cmd, mount};
 

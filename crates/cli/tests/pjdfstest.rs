@@ -5,15 +5,11 @@
 //! its tests leaked is open for writing; so they have a run of their own. Every one of the 398
 //! tests must pass in one of the two.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use common::{kernel, stetfs};
+use crate::common::{kernel, stetfs};
 use stetfs_testkit::{Image, Mkfs, Mounter, cmd, tools};
 
 /// Tests of version 0.2.2 on Linux.

@@ -3,17 +3,13 @@
 //! After a kill the volume is mounted again: what was synced must be there, the program's own check
 //! must find its data in order, and e2fsck must find nothing.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use common::{assert_same, kernel, stetfs};
+use crate::common::{assert_same, kernel, stetfs};
 use stetfs_testkit::sys::Shutdown;
 use stetfs_testkit::workload::{Bytes, Plan, Section, fsync_all};
 use stetfs_testkit::{

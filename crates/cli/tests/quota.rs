@@ -1,15 +1,11 @@
 //! Limits and projects, as users of a mounted volume meet them. e2fsck is the judge of usage.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::fs::File;
 use std::path::Path;
 use std::process::Command;
 
-use common::daemon::{Daemon, fails, json, ok};
-use common::{stetfs, stetfs_with};
+use crate::common::daemon::{Daemon, fails, json, ok};
+use crate::common::{stetfs, stetfs_with};
 use stetfs_testkit::{Image, Mkfs, cmd};
 
 const USER: &str = "12345";

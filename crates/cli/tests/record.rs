@@ -1,15 +1,11 @@
 //! `stetfs flash trace record`: what programs ask of a mount.
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use common::daemon::{BINARY, Daemon, answer, fails, json, ok};
+use crate::common::daemon::{BINARY, Daemon, answer, fails, json, ok};
 use rustix::process::{Pid, Signal, kill_process};
 use stetfs_flashlab::trace::{Op, Trace};
 use stetfs_testkit::{Image, Mkfs, Scratch, sys, wait_until};

@@ -1,9 +1,5 @@
 //! What the commands say of recovery: each count and sentence is true, and what `info` predicts
 //! happens.
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::AsFd;
@@ -11,8 +7,8 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::process::Command;
 
-use common::Host;
-use common::daemon::{BINARY, Daemon, answer, fails, json, ok, stetfs};
+use crate::common::Host;
+use crate::common::daemon::{BINARY, Daemon, answer, fails, json, ok, stetfs};
 use serde_json::{Value, json};
 use stetfs_testkit::image::e2fsck_said;
 use stetfs_testkit::sys::file_ioctl;

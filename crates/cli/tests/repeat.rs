@@ -1,15 +1,11 @@
 //! Images that are the same, byte for byte, when they are made again (`epoch=`), and volumes that
 //! stay as they are while they are only read.
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use common::daemon::{BINARY, Daemon, fails, ok};
+use crate::common::daemon::{BINARY, Daemon, fails, ok};
 use stetfs_testkit::{Image, Mkfs, Scratch};
 
 const EPOCH: &str = "1700000000";

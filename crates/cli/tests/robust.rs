@@ -1,10 +1,6 @@
 //! What goes wrong below a mount or around it: the server says what, does not panic and does not
 //! hang; what was synced stands after recovery, and e2fsck finds nothing.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd};
@@ -14,8 +10,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::daemon::BINARY;
-use common::{Host, number, stetfs_with};
+use crate::common::daemon::BINARY;
+use crate::common::{Host, number, stetfs_with};
 use rustix::process::{Pid, Signal, kill_process};
 use stetfs_block::{Fault, FaultInjector, MemDevice, Op};
 use stetfs_fuse::{DeviceFs, MountOptions, Service};

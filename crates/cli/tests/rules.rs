@@ -3,8 +3,6 @@
 //! A definition is an item `* **tag** …` of the docs of a module or a type, where a tag is a subject, a dot, a letter and a
 //! number. It is held where the tag stands in the text of an assertion or of an error, or in the comment directly above an
 //! assertion or a test. References to decisions lead to a page of `docs/decisions`.
-#![allow(clippy::unwrap_used)]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

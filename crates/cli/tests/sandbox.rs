@@ -1,10 +1,6 @@
 //! What the server of a mount gives away (decisions/0028): it plays one that was taken over, and
 //! everything it tries is refused, as root and as a user; while the mount does all that it should.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -16,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::{Value, json};
 use stetfs_testkit::{Image, Mkfs, Scratch, cmd, mount, wait_until};
 
-use common::daemon::{BINARY, Daemon, fails, json as said, ok};
+use crate::common::daemon::{BINARY, Daemon, fails, json as said, ok};
 
 /// A process that may be bothered.
 struct Victim(Child);

@@ -4,18 +4,14 @@
 //!
 //! `STETFS_LONG=1` has a million entries in a directory.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::time::Instant;
 
-use common::daemon::{Daemon, json, ok};
-use common::{kernel, number, stetfs};
+use crate::common::daemon::{Daemon, json, ok};
+use crate::common::{kernel, number, stetfs};
 use stetfs_testkit::{Image, Mkfs, Mounter};
 
 const KIB: u64 = 1 << 10;

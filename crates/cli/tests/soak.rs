@@ -5,18 +5,14 @@
 //! `./test --soak HOURS`; `STETFS_TEST_OPTIONS` the mount's options. Prints the samples' summary as
 //! JSON.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use common::assert_no_differences;
-use common::daemon::{Daemon, json, ok};
-use common::seed;
+use crate::common::assert_no_differences;
+use crate::common::daemon::{Daemon, json, ok};
+use crate::common::seed;
 use stetfs_testkit::workload::mutate::Mutator;
 use stetfs_testkit::{Image, Mkfs, cmd, tools};
 

@@ -1,14 +1,10 @@
 //! Android's sparse images: read wherever a volume is named, never written, and made.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::path::Path;
 use std::process::Command;
 
-use common::daemon::{answer, fails, json, ok};
-use common::{assert_same, capture, stetfs_with};
+use crate::common::daemon::{answer, fails, json, ok};
+use crate::common::{assert_same, capture, stetfs_with};
 use stetfs_testkit::{Image, Mkfs, Scratch, cmd};
 
 /// A volume with some files; and, beside it, a directory.

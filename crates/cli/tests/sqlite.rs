@@ -2,16 +2,9 @@
 //! writes: no journal file, and nothing lost or torn by kills of the server and of the program.
 //!
 //! `STETFS_SQLITE_TRANSACTIONS` for each journal of the volume (default 60), `STETFS_SQLITE_SEED`.
-#![allow(clippy::unwrap_used)]
-
-#[path = "sqlite/client.rs"]
 mod client;
-mod common;
-#[path = "sqlite/cuts.rs"]
 mod cuts;
-#[path = "sqlite/fake.rs"]
 mod fake;
-#[path = "sqlite/ledger.rs"]
 mod ledger;
 
 use std::mem::MaybeUninit;
@@ -19,8 +12,8 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::common::daemon::{Daemon, fails};
 use client::{Client, How};
-use common::daemon::{Daemon, fails};
 use ledger::Ledger;
 use rusqlite::{Connection, ErrorCode};
 use rustix::fs::inotify;
@@ -93,7 +86,7 @@ impl Run {
         Run {
             daemon,
             options: options.to_owned(),
-            rng: fastrand::Rng::with_seed(common::seed("STETFS_SQLITE_SEED")),
+            rng: fastrand::Rng::with_seed(crate::common::seed("STETFS_SQLITE_SEED")),
             client_kills: 0,
             server_kills: 0,
             names: Vec::new(),
@@ -167,7 +160,7 @@ impl Run {
     }
 
     fn end(self) {
-        common::daemon::ok(&["umount", self.daemon.dir()]);
+        crate::common::daemon::ok(&["umount", self.daemon.dir()]);
         self.daemon.image.e2fsck_fn().unwrap();
     }
 }
@@ -183,7 +176,7 @@ fn small(mode: &str) -> How<'_> {
 
 #[test]
 fn there_is_no_journal_file_and_kills_lose_nothing() {
-    let each = common::number("STETFS_SQLITE_TRANSACTIONS", 60);
+    let each = crate::common::number("STETFS_SQLITE_TRANSACTIONS", 60);
     for journal in ["data", "ldj", "stet", "afs"] {
         let mut run = Run::new(&format!("journal={journal},atomic"), 16, Ledger::SMALL);
         let mut last = 0;
@@ -235,7 +228,7 @@ fn a_transaction_beyond_the_limit_is_whole_too() {
         touched: 400,
         seed: 2,
     };
-    let each = common::number("STETFS_SQLITE_TRANSACTIONS", 60).div_ceil(10);
+    let each = crate::common::number("STETFS_SQLITE_TRANSACTIONS", 60).div_ceil(10);
     let maps = "^64bit,^extent";
     for (journal, features, pragmas, is_refused) in [
         ("data", None, "cache_spill = 0", false),
@@ -318,7 +311,7 @@ fn a_full_volume_refuses_a_transaction_before_its_commit() {
         assert_eq!(Ledger::SMALL.check(&db), Ok(n), "{journal}");
         assert!(n > 10, "{journal}: {n} transactions");
         drop(db);
-        common::daemon::ok(&["umount", daemon.dir()]);
+        crate::common::daemon::ok(&["umount", daemon.dir()]);
         daemon.image.e2fsck_fn().unwrap();
     }
 }

@@ -1,8 +1,4 @@
 //! `stetfs stat`: histograms, Prometheus' format, and what is watched.
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -10,8 +6,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use common::daemon::{BINARY, Daemon, fails, json, ok, stetfs};
-use common::served::Served;
+use crate::common::daemon::{BINARY, Daemon, fails, json, ok, stetfs};
+use crate::common::served::Served;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use stetfs_testkit::{Image, Mkfs, Scratch, cmd, mount, wait_until};

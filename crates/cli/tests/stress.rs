@@ -1,16 +1,12 @@
 //! Many threads, a small journal, a full volume, and being killed in the middle of it.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::{assert_no_differences, kernel, number, seed, stetfs};
+use crate::common::{assert_no_differences, kernel, number, seed, stetfs};
 use stetfs_testkit::sys::Shutdown;
 use stetfs_testkit::workload::fsync_all;
 use stetfs_testkit::workload::mutate::Mutator;

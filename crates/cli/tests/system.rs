@@ -3,15 +3,11 @@
 //! Each test is a shell script, as an administrator or user would type it, in a mount name space of
 //! its own: what it puts into `/sbin` and `/dev` nobody else sees, and its mounts go with it.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use common::daemon::BINARY;
+use crate::common::daemon::BINARY;
 use stetfs_testkit::{Image, Mkfs, Scratch, cmd};
 
 /// `fails CODE WORD COMMAND…`: the command ends so, and says the word.

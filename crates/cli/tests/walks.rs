@@ -1,14 +1,10 @@
 //! What walks through trees asks for: `find`, `ls -l`, `rm -r` read a directory to its end before
 //! they look at what it names.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use common::daemon::{Daemon, json, ok};
+use crate::common::daemon::{Daemon, json, ok};
 
 /// A directory's listing takes some answers.
 const NAMES: usize = 900;

@@ -1,11 +1,7 @@
 //! Who copies a page that a snapshot holds: the next writer, or the commit ahead of him. Neither
 //! waits, and the log is the same.
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::lanes::{LONG, Volume, committing};
-use common::{BLOCKS, BS, LOG, block};
+use crate::common::lanes::{LONG, Volume, committing};
+use crate::common::{BLOCKS, BS, LOG, block};
 use stetfs_block::BlockDevice;
 use stetfs_journal::JournalStats;
 use stetfs_journal::policy::Copies;
@@ -31,7 +27,7 @@ fn copied(stats: JournalStats) -> (u64, u64) {
 
 /// Changes a byte of each block of a lane.
 fn change(v: &Volume, lane: u16, value: u8) -> stetfs_journal::CommitPoint {
-    common::lanes::on(lane);
+    crate::common::lanes::on(lane);
     let handle = v.journal.begin(EACH as u32).unwrap();
     for nr in FIRST..FIRST + EACH {
         let block = v.cache.read(nr).unwrap();
@@ -87,7 +83,7 @@ fn a_page_is_copied_once() {
     let done = committing(&v, point);
     held.await_one();
     v.put(1, FIRST, 9);
-    common::lanes::on(1);
+    crate::common::lanes::on(1);
     let handle = v.journal.begin(1).unwrap();
     let shared = v.cache.read(FIRST + 1).unwrap();
     handle.modify(&shared).unwrap()[2] = 2;

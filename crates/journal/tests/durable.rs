@@ -1,12 +1,8 @@
 //! What a device keeps that forgets all that is not flushed, and how a journal ends.
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{ALL, BS, Kind, block, crashed, format, put, start};
+use crate::common::{ALL, BS, Kind, block, crashed, format, put, start};
 use stetfs_block::{BlockDevice, MemDevice, Volatile};
 use stetfs_journal::JournalError;
 

@@ -1,13 +1,9 @@
 //! What the journal promises, for every scheme: the same suite, stamped per scheme.
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use common::{ALL, BLOCKS, BS, Kind, LOG, block, crashed, put, recover_at, start};
+use crate::common::{ALL, BLOCKS, BS, Kind, LOG, block, crashed, put, recover_at, start};
 use proptest::prelude::*;
 use stetfs_block::{BlockDevice, MemDevice};
 use stetfs_journal::{Canary, CommitPoint, JournalError, RecoveryOptions};
@@ -18,7 +14,7 @@ fn shared(device: &MemDevice) -> Arc<dyn BlockDevice> {
 
 /// A device and a handle on the same bytes, to look at behind the journal's back.
 fn volume(kind: Kind) -> Arc<MemDevice> {
-    Arc::new(common::format(kind))
+    Arc::new(crate::common::format(kind))
 }
 
 #[test]
@@ -219,7 +215,7 @@ fn many_threads_share_commits_and_lose_nothing() {
             for t in 0..4u64 {
                 let (cache, journal) = (&cache, &journal);
                 scope.spawn(move || {
-                    common::frame::use_lane(t as u16);
+                    crate::common::frame::use_lane(t as u16);
                     for round in 1..=60u8 {
                         for k in 0..3 {
                             // Blocks of its own, and one that all threads change.
@@ -251,13 +247,13 @@ fn many_threads_share_commits_and_lose_nothing() {
 fn chained_lanes_commit_together() {
     let device = volume(Kind::Frame);
     let (cache, journal) = start(Kind::Frame, device.clone());
-    common::frame::use_lane(0);
+    crate::common::frame::use_lane(0);
     let mut a = put(&cache, &journal, 300, 1);
     a.merge(&put(&cache, &journal, 500, 1));
-    common::frame::use_lane(1);
+    crate::common::frame::use_lane(1);
     put(&cache, &journal, 301, 2);
     let b = put(&cache, &journal, 500, 2);
-    common::frame::use_lane(0);
+    crate::common::frame::use_lane(0);
     assert_ne!(a.iter().next().unwrap().lane, b.iter().next().unwrap().lane);
     // Asking for one commits both.
     journal.commit(&a).unwrap();
@@ -401,7 +397,7 @@ fn a_damaged_image_of_a_committed_transaction_is_an_error_and_changes_nothing() 
     // Log block 1 is the descriptor, 2 the image.
     device.write(2 * BS as u64 + 17, &[0xff]).unwrap();
     let copy: Arc<dyn BlockDevice> = Arc::new(device.fork());
-    let scheme = common::scheme(Kind::Jbd2, &copy, Canary::default(), false);
+    let scheme = crate::common::scheme(Kind::Jbd2, &copy, Canary::default(), false);
     let result = stetfs_journal::recover(
         &scheme,
         &*copy,

@@ -3,13 +3,9 @@
 //!
 //! Here the stale block is the worst that there can be: from a frame of the same epoch, lane,
 //! sequence and stamp, whose LZ4 stream has the same shape and other literals. Nothing is trimmed.
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::sync::Arc;
 
-use common::{BLOCKS, BS, Kind, block, frames, recover_at, scheme, start};
+use crate::common::{BLOCKS, BS, Kind, block, frames, recover_at, scheme, start};
 use stetfs_block::{BlockDevice, MemDevice};
 use stetfs_journal::Canary;
 
@@ -34,7 +30,7 @@ fn image(v: u64, nr: u64) -> Vec<u8> {
 
 /// An empty log in use, as both versions find it.
 fn base() -> MemDevice {
-    let device = common::format(KIND);
+    let device = crate::common::format(KIND);
     let shared: Arc<dyn BlockDevice> = Arc::new(device.fork());
     drop(scheme(KIND, &shared, Canary::default(), true));
     let mut bytes = vec![0; (BLOCKS * BS as u64) as usize];

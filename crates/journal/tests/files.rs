@@ -1,11 +1,7 @@
 //! File-level records in their lanes.
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::sync::Arc;
 
-use common::{BLOCKS, BS, area, format, put};
+use crate::common::{BLOCKS, BS, area, format, put};
 use stetfs_block::{BlockDevice, MemDevice};
 use stetfs_cache::{CacheConfig, Page, PolicyKind};
 use stetfs_journal::stet::{Compression, StetLog, StetOptions};
@@ -30,7 +26,7 @@ const fn options(file_lanes: u16) -> StetOptions {
 
 fn superblock(device: &Arc<dyn BlockDevice>) -> JournalSuperblock {
     let bytes = area(device.clone()).read(std::iter::once(0)).unwrap();
-    JournalSuperblock::decode(&bytes[0], BS as u32, common::LOG).unwrap()
+    JournalSuperblock::decode(&bytes[0], BS as u32, crate::common::LOG).unwrap()
 }
 
 fn start(device: &Arc<MemDevice>) -> (Arc<Cache>, Arc<Journal>) {
@@ -100,18 +96,21 @@ fn sync(journal: &Journal, body: &[u8]) {
 
 /// Log blocks where a record begins.
 fn records(device: &MemDevice) -> Vec<u64> {
-    let kind = |nr: &u64| common::block(device, *nr)[50] == 2;
-    common::frames(device).into_iter().filter(kind).collect()
+    let kind = |nr: &u64| crate::common::block(device, *nr)[50] == 2;
+    crate::common::frames(device)
+        .into_iter()
+        .filter(kind)
+        .collect()
 }
 
 fn stamp(device: &MemDevice, at: u64) -> u64 {
-    u64::from_le_bytes(common::block(device, at)[32..40].try_into().unwrap())
+    u64::from_le_bytes(crate::common::block(device, at)[32..40].try_into().unwrap())
 }
 
 /// record.F1, record.F3.
 #[test]
 fn records_live_until_a_transaction_holds_what_they_hold() {
-    let device = Arc::new(format(common::Kind::Stet));
+    let device = Arc::new(format(crate::common::Kind::Stet));
     let (cache, journal) = start(&device);
     let point = put(&cache, &journal, 300, 1);
     sync(&journal, b"one");
@@ -143,7 +142,7 @@ fn records_live_until_a_transaction_holds_what_they_hold() {
 /// Several times what the lane can hold.
 #[test]
 fn a_lane_has_room_again_after_a_commit() {
-    let device = Arc::new(format(common::Kind::Stet));
+    let device = Arc::new(format(crate::common::Kind::Stet));
     let (cache, journal) = start(&device);
     for round in 0..5u8 {
         put(&cache, &journal, 300, round);
@@ -186,13 +185,13 @@ fn damaged(device: &MemDevice, at: u64) -> MemDevice {
 
 #[test]
 fn a_record_vouches_for_the_newest_transaction() {
-    let device = Arc::new(format(common::Kind::Stet));
+    let device = Arc::new(format(crate::common::Kind::Stet));
     let (cache, journal) = start(&device);
     put(&cache, &journal, 300, 1);
     journal.commit_all().unwrap();
     put(&cache, &journal, 300, 2);
     journal.commit_all().unwrap();
-    let newest = *common::frames(&device).last().unwrap();
+    let newest = *crate::common::frames(&device).last().unwrap();
     // Nothing says that it was durable: it may be what a power cut left.
     assert_eq!(
         recovered(&damaged(&device, newest))
@@ -210,11 +209,11 @@ fn a_record_vouches_for_the_newest_transaction() {
 
 #[test]
 fn a_record_vouches_for_those_in_other_lanes() {
-    let device = Arc::new(format(common::Kind::Stet));
+    let device = Arc::new(format(crate::common::Kind::Stet));
     // No commit makes room.
     let (cache, journal) = start_holding(&device, &options(2), Some(0));
     put(&cache, &journal, 300, 1);
-    let lane = |at: u64| common::block(&device, at)[48];
+    let lane = |at: u64| crate::common::block(&device, at)[48];
     let by_lane = || {
         let (one, two) = records(&device).into_iter().partition(|at| lane(*at) == 1);
         [one, two]
@@ -242,7 +241,7 @@ fn a_record_vouches_for_those_in_other_lanes() {
 
 #[test]
 fn a_torn_record_is_none_and_one_that_was_synced_is_missed() {
-    let device = Arc::new(format(common::Kind::Stet));
+    let device = Arc::new(format(crate::common::Kind::Stet));
     let (cache, journal) = start(&device);
     put(&cache, &journal, 300, 1);
     for body in [b"one", b"two", b"six"] {
@@ -262,7 +261,7 @@ fn a_torn_record_is_none_and_one_that_was_synced_is_missed() {
 
 #[test]
 fn threads_share_flushes_and_lose_nothing() {
-    let device = Arc::new(format(common::Kind::Stet));
+    let device = Arc::new(format(crate::common::Kind::Stet));
     let (cache, journal) = start(&device);
     put(&cache, &journal, 300, 1);
     std::thread::scope(|scope| {
@@ -288,7 +287,7 @@ fn threads_share_flushes_and_lose_nothing() {
 
 #[test]
 fn records_stay_alive_while_they_are_applied() {
-    let device = Arc::new(format(common::Kind::Stet));
+    let device = Arc::new(format(crate::common::Kind::Stet));
     let (cache, journal) = start(&device);
     put(&cache, &journal, 300, 1);
     sync(&journal, b"one");

@@ -1,13 +1,9 @@
 //! The figure of the Z-Journal paper that shows a recovery (USENIX ATC 2021, fig. 5), by the real
 //! log: "(lane, transaction)".
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::sync::Arc;
 
-use common::lanes::{LONG, Volume, committing, tx};
-use common::{BS, LOG, block};
+use crate::common::lanes::{LONG, Volume, committing, tx};
+use crate::common::{BS, LOG, block};
 use stetfs_block::BlockDevice;
 use stetfs_journal::{Canary, CommitPoint, Log, RecordKind, RecoveryOptions, TxId};
 

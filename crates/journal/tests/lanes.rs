@@ -1,14 +1,10 @@
 //! Transactions of several lanes that share blocks: what the engine owes them whatever happens
 //! between two of its steps.
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use common::lanes::{LONG, Volume, committing, on, tx};
-use common::{BS, block};
+use crate::common::lanes::{LONG, Volume, committing, on, tx};
+use crate::common::{BS, block};
 use stetfs_block::BlockDevice;
 use stetfs_journal::{Canary, RecoveryOptions};
 

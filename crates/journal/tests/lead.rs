@@ -1,15 +1,11 @@
 //! Commits led by a thread that may wait, beside the journal's own.
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use common::{ALL, BS, Kind, block, crashed, put, start};
+use crate::common::{ALL, BS, Kind, block, crashed, put, start};
 use stetfs_block::{BlockDevice, MemDevice, Read, Stats, Write};
 use stetfs_journal::Wait;
 
@@ -59,7 +55,7 @@ impl BlockDevice for Slow {
 fn who_comes_again_soon_shares_the_next_commit() {
     const SYNCS: u8 = 16;
     for (threads, here) in [(2, true), (4, true), (4, false)] {
-        let inner = common::format(Kind::Jbd2);
+        let inner = crate::common::format(Kind::Jbd2);
         let (cache, journal) = start(Kind::Jbd2, Arc::new(Slow { inner }));
         thread::scope(|scope| {
             for t in 0..threads {
@@ -89,7 +85,7 @@ fn who_comes_again_soon_shares_the_next_commit() {
 #[test]
 fn who_may_wait_has_the_answer_on_return() {
     for kind in ALL {
-        let device = Arc::new(common::format(kind));
+        let device = Arc::new(crate::common::format(kind));
         let (cache, journal) = start(kind, device.clone());
         let (answer, answered) = channel();
         for value in 1..20 {
@@ -123,7 +119,7 @@ fn who_may_wait_has_the_answer_on_return() {
 #[test]
 fn leaders_and_the_commit_thread_take_turns() {
     for kind in ALL {
-        let device = Arc::new(common::format(kind));
+        let device = Arc::new(crate::common::format(kind));
         let (cache, journal) = start(kind, device.clone());
         thread::scope(|scope| {
             for t in 0..6 {
@@ -154,7 +150,7 @@ fn leaders_and_the_commit_thread_take_turns() {
 #[test]
 fn an_answer_may_end_the_journal() {
     for kind in ALL {
-        let device = Arc::new(common::format(kind));
+        let device = Arc::new(crate::common::format(kind));
         let (cache, journal) = start(kind, device.clone());
         let point = put(&cache, &journal, 300, 1);
         let last = Arc::clone(&journal);

@@ -1,13 +1,9 @@
 //! Places say where an image stands verbatim, at a checkpoint and at recovery; what is not there
 //! byte for byte has none.
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use common::{BLOCKS, BS, Kind};
+use crate::common::{BLOCKS, BS, Kind};
 use parking_lot::Mutex;
 use stetfs_block::BlockDevice;
 use stetfs_cache::{CacheConfig, PolicyKind};
@@ -65,14 +61,14 @@ fn spied(kind: Kind, device: &Arc<dyn BlockDevice>, fresh: bool) -> (Spy, Scheme
     let spy = Spy::default();
     let scheme = Scheme {
         home: Box::new(spy.clone()),
-        ..common::scheme(kind, device, Canary::default(), fresh)
+        ..crate::common::scheme(kind, device, Canary::default(), fresh)
     };
     (spy, scheme)
 }
 
 /// The places at a checkpoint, and at the recovery of what a crash before it left.
 fn places(kind: Kind) -> (Places, Places) {
-    let mem = common::format(kind);
+    let mem = crate::common::format(kind);
     let device: Arc<dyn BlockDevice> = Arc::new(mem.fork());
     let (at_home, scheme) = spied(kind, &device, true);
     let config = CacheConfig {
@@ -112,7 +108,7 @@ fn places(kind: Kind) -> (Places, Places) {
     )
     .unwrap();
     for nr in [PLAIN, NOISE, MAGIC] {
-        assert_eq!(common::block(&*crashed, nr), content(nr), "{kind:?}");
+        assert_eq!(crate::common::block(&*crashed, nr), content(nr), "{kind:?}");
     }
     let taken = |spy: Spy| spy.0.lock().clone();
     (taken(at_home), taken(at_recovery))
@@ -121,7 +117,7 @@ fn places(kind: Kind) -> (Places, Places) {
 /// share.S1
 #[test]
 fn only_what_stands_in_the_log_as_it_is_has_a_place() {
-    for kind in common::ALL {
+    for kind in crate::common::ALL {
         let (at_home, at_recovery) = places(kind);
         assert_eq!(at_home, at_recovery, "{kind:?}");
         let has_place = [PLAIN, NOISE, MAGIC].map(|nr| at_home[&nr].is_some());

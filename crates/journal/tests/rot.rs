@@ -1,11 +1,7 @@
 //! Bits of the log that change after they were durable: an error, not a log that ends early.
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::sync::Arc;
 
-use common::{BLOCKS, BS, Kind, block, frames, put, recover_at, scheme, start};
+use crate::common::{BLOCKS, BS, Kind, block, frames, put, recover_at, scheme, start};
 use stetfs_block::{BlockDevice, MemDevice};
 use stetfs_journal::{Canary, RecoveryOptions, recover};
 use stetfs_ondisk::jbd2::BlockType;
@@ -14,7 +10,7 @@ use stetfs_ondisk::stet::header::copy_at;
 
 /// Three transactions of one block each: blocks 300, 301 and 302.
 fn volume(kind: Kind) -> MemDevice {
-    let device = Arc::new(common::format(kind));
+    let device = Arc::new(crate::common::format(kind));
     let (cache, journal) = start(kind, device.clone());
     for nr in 300..303 {
         journal.commit(&put(&cache, &journal, nr, 7)).unwrap();
@@ -24,7 +20,7 @@ fn volume(kind: Kind) -> MemDevice {
 
 /// The log blocks of this type, in order.
 fn find(device: &MemDevice, kind: BlockType) -> Vec<u64> {
-    (1..common::LOG)
+    (1..crate::common::LOG)
         .filter(|nr| read_header(&block(device, *nr)).is_some_and(|(k, _)| k == kind))
         .collect()
 }
@@ -167,7 +163,7 @@ fn rot_under_a_transactions_sum_is_an_error() {
 #[test]
 fn a_senseless_revoke_block_is_an_error() {
     for kind in [Kind::Jbd2NoChecksum, Kind::Jbd2V1] {
-        let device = Arc::new(common::format(kind));
+        let device = Arc::new(crate::common::format(kind));
         let (cache, journal) = start(kind, device.clone());
         journal.commit(&put(&cache, &journal, 300, 7)).unwrap();
         let handle = journal.begin(1).unwrap();
@@ -219,8 +215,8 @@ fn rot_in_a_frame_that_others_follow_is_an_error() {
 /// Without barriers a frame may be whole before the one in front of it.
 #[test]
 fn without_barriers_a_hole_ends_the_log() {
-    let device = Arc::new(common::format(Kind::Stet));
-    let (cache, journal) = common::start_with(Kind::Stet, device.clone(), false);
+    let device = Arc::new(crate::common::format(Kind::Stet));
+    let (cache, journal) = crate::common::start_with(Kind::Stet, device.clone(), false);
     for nr in 300..303 {
         journal.commit(&put(&cache, &journal, nr, 7)).unwrap();
     }

@@ -1,12 +1,8 @@
 //! `home=share`: what is home after checkpoints and recoveries is what `home=copy` brings there.
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use common::superblock;
+use crate::common::superblock;
 use parking_lot::Mutex;
 use proptest::prelude::*;
 use stetfs_block::{

@@ -1,12 +1,8 @@
 //! A recovery of more than is in memory at once: all is proven before the first block goes home,
 //! and what the device shares is not read again (share.S5).
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::sync::Arc;
 
-use common::superblock;
+use crate::common::superblock;
 use stetfs_block::{BlockDevice, MemDevice};
 use stetfs_cache::{CacheConfig, PolicyKind};
 use stetfs_journal::{

@@ -1,14 +1,10 @@
 //! The tail of the log and home writes that take long.
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use common::frame::use_lane;
-use common::{ALL, BS, Kind, block, crashed, put, start};
+use crate::common::frame::use_lane;
+use crate::common::{ALL, BS, Kind, block, crashed, put, start};
 use stetfs_block::{BlockDevice, MemDevice, Read, Result, Stats, Write};
 
 /// Holds writes to one block back until they are let go.
@@ -93,7 +89,7 @@ impl BlockDevice for Holding {
 #[test]
 fn the_tail_stays_before_a_transaction_that_waited_for_home_writes() {
     for kind in ALL {
-        let device = Arc::new(Holding::new(common::format(kind), 300));
+        let device = Arc::new(Holding::new(crate::common::format(kind), 300));
         let (cache, journal) = start(kind, device.clone());
         let journal = &journal;
         journal.commit(&put(&cache, journal, 300, 1)).unwrap();
@@ -136,7 +132,7 @@ fn the_tail_stays_before_a_transaction_that_waited_for_home_writes() {
 /// from then on (checkpoint.K1), and a checkpoint that comes between may take it.
 #[test]
 fn what_waits_to_go_home_is_valid() {
-    let device = Arc::new(Holding::new(common::format(Kind::Frame), 300));
+    let device = Arc::new(Holding::new(crate::common::format(Kind::Frame), 300));
     let (cache, journal) = start(Kind::Frame, device.clone());
     let journal = &journal;
     use_lane(1);

@@ -1,11 +1,7 @@
 //! Log space that checkpoints free is trimmed, once the tail is durably past it.
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::sync::Arc;
 
-use common::{BS, Kind, block, crashed, format, frames, put, start};
+use crate::common::{BS, Kind, block, crashed, format, frames, put, start};
 use stetfs_block::{Event, Recorder};
 
 /// Twice around the ring and more, a checkpoint after every few commits.

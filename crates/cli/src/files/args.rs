@@ -108,6 +108,9 @@ pub(crate) struct CpArgs {
     /// With owners, times and extended attributes.
     #[arg(short, long)]
     pub(crate) archive: bool,
+    /// For those who are used to it: directories are always copied with all that is in them.
+    #[arg(short, long, visible_short_alias = 'R')]
+    pub(crate) recursive: bool,
     /// Whose the copies are: UID:GID.
     #[arg(long, value_name = "UID:GID", value_parser = owner)]
     pub(crate) owner: Option<(u32, u32)>,

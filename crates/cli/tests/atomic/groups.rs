@@ -10,8 +10,8 @@ use std::sync::mpsc::{Sender, channel};
 
 use stetfs_testkit::{Image, Mkfs, Scratch, cmd, sys};
 
-use super::common::stetfs_with;
 use super::{ABORT, COMMIT, START, compiled, copy, ioctl, mount, open, refusal};
+use crate::common::stetfs_with;
 
 const GET_GROUP: u32 = 0x8008_f540;
 const JOIN: u32 = 0x4008_f541;

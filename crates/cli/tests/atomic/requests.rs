@@ -8,8 +8,8 @@ use std::process::Command;
 
 use stetfs_testkit::cmd;
 
-use super::common::stetfs_with;
 use super::{ABORT, COMMIT, START, becomes, copy, ioctl, mount, open, refusal};
+use crate::common::stetfs_with;
 
 /// By another descriptor, by name, and by opening it.
 #[test]

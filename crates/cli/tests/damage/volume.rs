@@ -7,10 +7,10 @@ use std::path::Path;
 
 use stetfs_testkit::{Image, Mkfs, Mounter, Scratch, cmd};
 
+use super::looks::Plain;
+use super::victims::{BLOCK, HOWS, How, Raw, Region, content};
+use super::{long, repaired, seen_by_kernel};
 use crate::common::{daemon, kernel, stetfs};
-use crate::looks::Plain;
-use crate::victims::{BLOCK, HOWS, How, Raw, Region, content};
-use crate::{long, repaired, seen_by_kernel};
 
 /// Files that are to stay as they are.
 const KEEP: &str = "keep";

@@ -66,7 +66,12 @@ impl Client {
     pub(crate) fn start(path: &Path, how: How<'_>) -> Client {
         let fake = if how.fake { "fake " } else { "" };
         let mut child = tied(std::env::current_exe().unwrap(), libc::SIGKILL)
-            .args(["--exact", "works_until_killed", "--ignored", "--nocapture"])
+            .args([
+                "--exact",
+                "sqlite::works_until_killed",
+                "--ignored",
+                "--nocapture",
+            ])
             .env(PATH, path)
             .env(HOW, format!("{fake}{}/{}", how.mode, how.pragmas))
             .env(LEDGER, how.ledger.to_text())

@@ -8,9 +8,8 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use stetfs_testkit::{Image, Mkfs};
 
-use super::common;
-use super::common::daemon::answer;
 use super::ledger::{Ledger, open};
+use crate::common::daemon::answer;
 
 /// What the file system says of atomic writes, for the process that works.
 const SAYS: &str = "STETFS_SQLITE_SAYS";
@@ -40,7 +39,7 @@ fn transactions_are_told() {
     }
     let mode = std::env::var(MODE).unwrap_or_else(|_| "DELETE".into());
     let mut db = open(&database(), &mode).unwrap();
-    for n in 1..=common::number(TRANSACTIONS, 40) {
+    for n in 1..=crate::common::number(TRANSACTIONS, 40) {
         Ledger::SMALL.carry_out(&mut db, n).unwrap();
         println!("\n{n}");
     }
@@ -66,9 +65,11 @@ fn cut(options: &str, says: &str, seed: u64) -> (i32, Value) {
     let this = std::env::current_exe().unwrap();
     let again = |test: &str| {
         let this = this.display();
-        format!("{SAYS}={says} {this} --exact cuts::{test} --ignored --nocapture --test-threads 1")
+        format!(
+            "{SAYS}={says} {this} --exact sqlite::cuts::{test} --ignored --nocapture --test-threads 1"
+        )
     };
-    let states = common::number("STETFS_SQLITE_STATES", 24);
+    let states = crate::common::number("STETFS_SQLITE_STATES", 24);
     answer(&[
         "crash",
         "cut",
@@ -94,7 +95,7 @@ fn cut(options: &str, says: &str, seed: u64) -> (i32, Value) {
 
 #[test]
 fn a_power_cut_loses_and_tears_nothing() {
-    let seed = common::seed("STETFS_SQLITE_SEED");
+    let seed = crate::common::seed("STETFS_SQLITE_SEED");
     for (journal, nth) in ["data", "ldj", "stet", "afs"].iter().zip(0..) {
         let (code, seen) = cut(&format!("journal={journal},atomic"), "truth", seed + nth);
         println!("{seen}");
@@ -108,7 +109,7 @@ fn a_power_cut_loses_and_tears_nothing() {
 /// place, says that it has them.
 #[test]
 fn a_power_cut_where_atomic_writes_are_only_said_breaks_the_database() {
-    let seed = common::seed("STETFS_SQLITE_SEED");
+    let seed = crate::common::seed("STETFS_SQLITE_SEED");
     let (code, seen) = cut("journal=ordered", "yes", seed);
     println!("{seen}");
     assert_eq!(code, 7, "{seen:#}");

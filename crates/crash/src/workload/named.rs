@@ -82,6 +82,9 @@ pub const NAMES: [(&str, &str); 16] = [
 /// Sequences of `ace3`.
 const ACE3: usize = 20_000;
 
+/// Bytes that a write may have to be whole after a crash, with blocks of any size (docs/atomic.md).
+const WHOLE: u32 = 64 << 10;
+
 /// The cases of the workload with this name, or in this file.
 ///
 /// # Errors
@@ -209,7 +212,10 @@ fn rounds(seed: u64) -> Vec<Op> {
     let mut text = String::from("create a\ncreate b\n");
     for n in 0..18 {
         let (file, start) = (["a", "b"][n % 2], rng.u32(0..4) * 4096);
-        text.push_str(&format!("write {file} {start} 300000\nfsync {file}\n"));
+        for at in (start..start + 300_000).step_by(60_000) {
+            text.push_str(&format!("write {file} {at} 60000\n"));
+        }
+        text.push_str(&format!("fsync {file}\n"));
         if n % 3 == 2 {
             text.push_str(&format!(
                 "create c{n}\nwrite c{n} 0 5000\nrename c{n} c\nfsync c\n"
@@ -271,7 +277,11 @@ fn groups(seed: u64) -> Vec<Op> {
 fn pages(seed: u64) -> Vec<Op> {
     const FILE: u32 = 192 << 10;
     let mut rng = fastrand::Rng::with_seed(seed);
-    let mut text = format!("create table\nwrite table 0 {FILE} 1\nsync\n");
+    let mut text = String::from("create table\n");
+    for at in (0..FILE).step_by(WHOLE as usize) {
+        text.push_str(&format!("write table {at} {WHOLE} 1\n"));
+    }
+    text.push_str("sync\n");
     for key in 2..40 {
         let page = [8 << 10, 16 << 10, 64 << 10][rng.usize(0..3)];
         let at = rng.u32(0..FILE / page) * page;

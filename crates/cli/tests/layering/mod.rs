@@ -1,7 +1,5 @@
 //! The crates import downwards only (docs and design: "The layers, bottom to top"), and so do the
 //! modules inside of each.
-#![allow(clippy::unwrap_used)]
-
 mod modules;
 
 use std::collections::BTreeSet;

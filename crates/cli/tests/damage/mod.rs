@@ -6,10 +6,6 @@
 //! all kinds of volumes, damage and mounts; a table (`--nocapture`) shows what each program made of
 //! each structure on the kernel's ext4 and on StetFS: `=` right, `x` it said so, `!` silent.
 
-#![allow(clippy::unwrap_used)]
-
-#[path = "../common/mod.rs"]
-mod common;
 mod looks;
 mod victims;
 mod volume;
@@ -19,7 +15,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 
-use common::{kernel, number, stetfs_with};
+use crate::common::{kernel, number, stetfs_with};
 use looks::{Look, Verdict};
 use stetfs_testkit::image::e2fsck;
 use stetfs_testkit::{Image, Mkfs, Mounter, Scratch, cmd};

@@ -5,10 +5,6 @@
 //! `exceptions.txt` has the cells that may differ, each with its reason; one that does not differ
 //! any more fails the test.
 
-#![allow(clippy::unwrap_used)]
-
-#[path = "../common/mod.rs"]
-mod common;
 mod ops;
 mod rows;
 mod run;
@@ -17,7 +13,7 @@ mod table;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use common::stetfs_with;
+use crate::common::stetfs_with;
 use rows::Row;
 use run::Subject;
 use stetfs_testkit::Mounter;

@@ -1,0 +1,61 @@
+//! Tests on real mounts, one program of many subjects: each is a module, and `scripts/run-tests`
+//! gives each a process of its own. README.md says what each is for.
+
+#![allow(clippy::unwrap_used)]
+
+mod atomic;
+mod bench;
+mod bits;
+mod bmap;
+mod cache_policy;
+mod calls;
+mod certify;
+mod commands;
+mod common;
+mod connection;
+mod cost;
+mod crash;
+mod damage;
+mod device;
+mod durability;
+mod fast_commit;
+mod files;
+mod flags;
+mod flash;
+mod flash_lab;
+mod flushes;
+mod freeze;
+mod fsx;
+mod graph;
+mod home_share;
+mod idmap;
+mod interop;
+mod kernel_crash;
+mod layering;
+mod ldj;
+mod log_file;
+mod manual;
+mod memory;
+mod mount_options;
+mod namespaces;
+mod nbd;
+mod opens;
+mod packaging;
+mod parts;
+mod pjdfstest;
+mod programs;
+mod quota;
+mod record;
+mod recovery;
+mod repeat;
+mod robust;
+mod rules;
+mod sandbox;
+mod scale;
+mod soak;
+mod sparse;
+mod sqlite;
+mod stat;
+mod stress;
+mod system;
+mod walks;

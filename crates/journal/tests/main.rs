@@ -1,0 +1,19 @@
+//! The journal on devices in memory: one program, a module for each subject.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+mod copies;
+mod durable;
+mod engine;
+mod false_recovery;
+mod files;
+mod golden;
+mod lanes;
+mod lead;
+mod places;
+mod rot;
+mod share;
+mod standing;
+mod tail;
+mod trim;
