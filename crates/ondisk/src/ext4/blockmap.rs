@@ -20,6 +20,24 @@ pub fn pointer(bytes: &[u8], index: usize) -> u32 {
     le32(bytes, index.saturating_mul(WIDTH)).unwrap_or(0)
 }
 
+/// How many of the block numbers `from..to` are 0, from the first on.
+#[must_use]
+pub fn leading_holes(bytes: &[u8], from: usize, to: usize) -> usize {
+    const ROW: usize = 64;
+    let end = to.saturating_mul(WIDTH).min(bytes.len());
+    let rest = bytes
+        .get(from.saturating_mul(WIDTH)..end)
+        .unwrap_or_default();
+    let (rows, _) = rest.as_chunks::<ROW>();
+    let rows = rows.iter().take_while(|row| **row == [0; ROW]).count();
+    let (numbers, _) = rest
+        .get(rows * ROW..)
+        .unwrap_or_default()
+        .as_chunks::<WIDTH>();
+    let behind = numbers.iter().take_while(|nr| **nr == [0; WIDTH]).count();
+    rows * ROW / WIDTH + behind
+}
+
 /// Stores [`pointer()`]; `None` past the end.
 pub fn set_pointer(bytes: &mut [u8], index: usize, nr: u32) -> Option<()> {
     put(bytes, index.checked_mul(WIDTH)?, &nr.to_le_bytes())
@@ -141,6 +159,20 @@ impl Shape {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn holes_are_counted_as_one_by_one(
+            holes in 0usize..200, more in 0usize..70, from in 0usize..250, to in 0usize..300,
+        ) {
+            let numbers = [vec![0u32; holes], vec![7; more.min(1)], vec![0; more]].concat();
+            let bytes: Vec<u8> = numbers.iter().flat_map(|nr| nr.to_le_bytes()).collect();
+            let end = to.min(numbers.len());
+            let counted = (from..end).take_while(|i| pointer(&bytes, *i) == 0).count();
+            prop_assert_eq!(leading_holes(&bytes, from, to), counted);
+        }
+    }
 
     #[test]
     fn branches_follow_each_other() {

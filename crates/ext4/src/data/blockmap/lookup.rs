@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 use stetfs_journal::BlockNr;
-use stetfs_ondisk::ext4::blockmap::{DIRECT, Shape, pointer};
+use stetfs_ondisk::ext4::blockmap::{DIRECT, Shape, leading_holes, pointer};
 use stetfs_ondisk::ext4::extent::{Extent, LOGICAL_END};
 
 use crate::data::mapping::Found;
@@ -63,7 +63,7 @@ pub(super) fn check_loop(
 fn scan(bytes: &[u8], at: usize, end: usize, block: u32, max: u32) -> Found {
     let start = pointer(bytes, at);
     if start == 0 {
-        let zeroes = (at..end).take_while(|i| pointer(bytes, *i) == 0).count();
+        let zeroes = leading_holes(bytes, at, end);
         return Found::Hole(u64::from(block) + zeroes as u64);
     }
     let len = (at..end)
