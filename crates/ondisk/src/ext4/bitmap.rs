@@ -43,7 +43,8 @@ fn for_masks(map: &mut [u8], bits: Range<usize>, mut f: impl FnMut(u64, u64) -> 
     }
     let mut one = |byte: Option<&mut u8>, mask: u8| {
         if let Some(byte) = byte {
-            *byte = f(u64::from(*byte), u64::from(mask)) as u8;
+            let [changed, ..] = f(u64::from(*byte), u64::from(mask)).to_le_bytes();
+            *byte = changed;
         }
     };
     let (first, last) = (bits.start / 8, (bits.end - 1) / 8);
