@@ -116,7 +116,7 @@ impl Failure {
     /// Tells the user, and gives the process's exit code.
     pub(crate) fn report(&self, json: bool) -> ExitCode {
         if json {
-            println!("{}", self.to_json());
+            outln!("{}", self.to_json());
         } else {
             eprintln!("stetfs: {self}");
         }

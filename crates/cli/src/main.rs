@@ -1,6 +1,13 @@
 //! The `stetfs` command, and the mount helper `mount.fuse.stetfs`.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::print_stdout, reason = "a reader may go away: outln!")
+)]
+
+#[macro_use]
+mod print;
 
 mod args;
 mod cmd;
@@ -19,7 +26,6 @@ mod net;
 mod notify;
 mod options;
 mod part;
-mod print;
 mod sandbox;
 mod serve;
 mod usage;

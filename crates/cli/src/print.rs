@@ -1,13 +1,44 @@
 //! Results for people and for programs.
 
+use std::fmt::Arguments;
+use std::io::{ErrorKind, Write};
+
 use serde_json::Value;
+
+use crate::failure::Code;
+
+/// Prints a line, as `println!` does; a reader that went away has seen enough.
+macro_rules! outln {
+    ($($text:tt)*) => { $crate::print::out(format_args!("{}\n", format_args!($($text)*))) };
+}
+
+/// The same without an end of line.
+macro_rules! out {
+    ($($text:tt)*) => { $crate::print::out(format_args!($($text)*)) };
+}
+
+/// Writes to standard output. Where that cannot be, and somebody waits for it, the command ends.
+pub(crate) fn out(text: Arguments<'_>) {
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_fmt(text).and_then(|()| stdout.flush()) {
+        Err(e) if e.kind() != ErrorKind::BrokenPipe => {
+            // Not by another print, which could fail in the same way.
+            let _ = writeln!(
+                std::io::stderr(),
+                "error: cannot write to standard output: {e}"
+            );
+            std::process::exit(Code::Io as i32);
+        }
+        _ => {}
+    }
+}
 
 /// Prints an object: as JSON, or as indented names and values.
 pub(crate) fn value(value: &Value, json: bool) {
     if json {
-        println!("{value}");
+        outln!("{value}");
     } else {
-        print!("{}", text(value));
+        out!("{}", text(value));
     }
 }
 

@@ -90,6 +90,74 @@ fn a_tree_that_is_copied_in_out_and_across_stays_the_same() {
     mounted.umount().unwrap();
 }
 
+/// `stetfs cp disk.img:/file /dev/null` is to make no file of /dev/null.
+#[test]
+fn devices_pipes_and_named_links_are_not_replaced_by_files() {
+    let image = image();
+    let scratch = Scratch::new("cp").unwrap();
+    let place = |name: &str| scratch.path().join(name);
+    std::fs::write(place("plain"), "plain").unwrap();
+    ok(&["cp", text(&place("plain")), &at(&image, "/plain")]);
+    let mut mknod = Command::new("mknod");
+    cmd::run(mknod.arg(place("null")).args(["c", "1", "3"])).unwrap();
+    let mut mkfifo = Command::new("mkfifo");
+    cmd::run(mkfifo.arg(place("pipe"))).unwrap();
+    std::os::unix::fs::symlink("plain", place("link")).unwrap();
+    std::fs::create_dir(place("dir")).unwrap();
+    std::os::unix::fs::symlink("../plain", place("dir/plain")).unwrap();
+    for (name, word) in [
+        ("null", "device"),
+        ("pipe", "pipe"),
+        ("link", "symbolic link"),
+        ("dir", "symbolic link"),
+    ] {
+        let to = place(name);
+        let before = std::fs::symlink_metadata(&to).unwrap().file_type();
+        fails(
+            &["cp", &at(&image, "/plain"), text(&to)],
+            1,
+            &[word, "remove it first"],
+        );
+        assert_eq!(std::fs::symlink_metadata(&to).unwrap().file_type(), before);
+    }
+    // A tree is copied over what was copied before.
+    ok(&["cp", "-a", text(&place("link")), &at(&image, "/link")]);
+    ok(&["cp", "-a", text(&place("link")), &at(&image, "/link")]);
+    ok(&["cp", &at(&image, "/."), text(&place("dir"))]);
+    assert_eq!(std::fs::read(place("dir/plain")).unwrap(), b"plain");
+}
+
+#[test]
+fn who_reads_no_more_ends_no_command_with_a_panic() {
+    let image = image();
+    for args in [
+        &["info"][..],
+        &["--json", "info"],
+        &["advise"],
+        &["dump", "journal"],
+    ] {
+        let mut command = Command::new(BINARY);
+        command.args(args).arg(image.path());
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let done = child.wait_with_output().unwrap();
+        assert!(done.status.success(), "{args:?}: {}", cmd::said(&done));
+        assert_eq!(done.stderr, b"", "{args:?}");
+    }
+    // What nobody can have is an error.
+    let full = std::fs::File::options()
+        .write(true)
+        .open("/dev/full")
+        .unwrap();
+    let mut info = Command::new(BINARY);
+    let done = info.arg("info").arg(image.path()).stdout(full).output();
+    assert_eq!(done.unwrap().status.code(), Some(6));
+}
+
 /// Runs a pipe of two programs.
 fn pipe(from: &mut Command, to: &mut Command) {
     let mut source = from.stdout(Stdio::piped()).spawn().unwrap();

@@ -33,6 +33,6 @@ pub(crate) fn run(command: &Bench, json: bool) -> Result {
             (figure.text(), figure.json().map_err(failed)?)
         }
     };
-    print!("{}", if json { value + "\n" } else { text });
+    out!("{}", if json { value + "\n" } else { text });
     Ok(())
 }

@@ -14,7 +14,7 @@ pub(crate) fn run(command: &CrashCommand, json: bool) -> Result {
             std::fs::write(path, format!("{:#}\n", answer.json)).map_err(|e| {
                 Failure::new(Code::Usage, format!("cannot write {}: {e}", path.display()))
             })?;
-            print!("{}", answer.text);
+            out!("{}", answer.text);
         }
         (Some(path), false) => {
             return Err(Failure::new(
@@ -23,8 +23,8 @@ pub(crate) fn run(command: &CrashCommand, json: bool) -> Result {
             )
             .hint("a file for the JSON is given with --json FILE"));
         }
-        (None, true) => println!("{}", answer.json),
-        (None, false) => print!("{}", answer.text),
+        (None, true) => outln!("{}", answer.json),
+        (None, false) => out!("{}", answer.text),
     }
     if answer.broken {
         std::process::exit(Code::Broken as i32);

@@ -57,7 +57,7 @@ pub(crate) fn serve(args: &DeviceServeArgs, json: bool) -> Result {
     // The answer in JSON is one object, and comes at the end.
     match json {
         true => eprintln!("{told}"),
-        false => println!("{told}"),
+        false => outln!("{told}"),
     }
     let mounted = service.mounted().clone();
     // One that fails is no reason not to try again at the next.
@@ -101,7 +101,7 @@ fn say(device: &dyn BlockDevice, flash: Option<&Flash>) {
     let s = device.stats();
     let log = flash.and_then(Flash::log_report);
     let flash = flash.map(Flash::report);
-    println!(
+    outln!(
         "{} reads of {} MiB, {} writes of {} MiB, {} flushes",
         s.reads,
         s.bytes_read >> 20,
@@ -110,15 +110,22 @@ fn say(device: &dyn BlockDevice, flash: Option<&Flash>) {
         s.flushes
     );
     if let Some(flash) = flash {
-        println!(
+        outln!(
             "{} blocks erased, {} pages moved, WAF {:.2}, {} references",
-            flash.counters.erases, flash.counters.moved, flash.waf, flash.references
+            flash.counters.erases,
+            flash.counters.moved,
+            flash.waf,
+            flash.references
         );
     }
     if let Some(log) = log {
-        println!(
+        outln!(
             "log: {} blocks appended, {} in place, {} moved ({} shared) from {} segments",
-            log.appended, log.in_place, log.moved, log.shared, log.cleaned
+            log.appended,
+            log.in_place,
+            log.moved,
+            log.shared,
+            log.cleaned
         );
     }
 }

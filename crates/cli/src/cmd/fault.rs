@@ -114,9 +114,9 @@ pub(crate) fn fault(args: &DeviceFaultArgs, json: bool) -> Result {
     let set = std::fs::read_to_string(&path).map_err(failed)?;
     let words: Vec<&str> = set.lines().collect();
     if json {
-        println!("{}", serde_json::json!({ "set": words }));
+        outln!("{}", serde_json::json!({ "set": words }));
     } else if args.words.is_empty() {
-        println!("{}", words.join(" "));
+        outln!("{}", words.join(" "));
     }
     Ok(())
 }

@@ -19,9 +19,9 @@ pub(crate) fn run(command: &Flash, json: bool) -> Result<ExitCode> {
     };
     let (text, value) = done.map_err(|e| Failure::new(Code::Usage, format!("{e:#}")))?;
     if json {
-        println!("{value}");
+        outln!("{value}");
     } else {
-        print!("{text}");
+        out!("{text}");
     }
     Ok(Code::Done.into())
 }

@@ -23,7 +23,7 @@ pub(crate) fn freeze(args: &FreezeArgs, as_json: bool) -> Result {
     answer["dir"] = json!(mount.dir.display().to_string());
     match as_json {
         true => print::value(&answer, true),
-        false => println!(
+        false => outln!(
             "{} is frozen; changes wait until: stetfs thaw {}",
             answer["volume"].as_str().unwrap_or_default(),
             mount.dir.display()

@@ -27,7 +27,7 @@ pub(crate) fn man(args: &ManArgs, json: bool) -> Result {
     std::fs::create_dir_all(&args.dir).map_err(failed(&args.dir))?;
     manual::write(&built(), &args.dir).map_err(failed(&args.dir))?;
     if json {
-        println!("{}", json!({ "dir": args.dir }));
+        outln!("{}", json!({ "dir": args.dir }));
     }
     Ok(())
 }
@@ -38,7 +38,7 @@ pub(crate) fn completions(args: &CompletionsArgs, json: bool) -> Result {
     clap_complete::generate(args.shell, &mut Cli::command(), "stetfs", &mut script);
     if json {
         let script = String::from_utf8_lossy(&script);
-        println!(
+        outln!(
             "{}",
             json!({ "shell": args.shell.to_string(), "script": script })
         );

@@ -49,16 +49,21 @@ pub(crate) fn run(args: &QuotaArgs, json: bool) -> Result {
     let kinds = kinds.unwrap_or_default();
     if kinds.is_empty() {
         let volume = quota["volume"].as_str().unwrap_or_default();
-        println!("{volume}: no quota");
+        outln!("{volume}: no quota");
     }
     for kind in kinds {
         let name = kind["kind"].as_str().unwrap_or_default();
-        println!(
+        outln!(
             "{name:>10} {:>14} {:>14} {:>14} {:>9} {:>9} {:>9}",
-            "bytes", "soft", "hard", "inodes", "soft", "hard"
+            "bytes",
+            "soft",
+            "hard",
+            "inodes",
+            "soft",
+            "hard"
         );
         for e in kind["entries"].as_array().into_iter().flatten() {
-            println!("{}", line(e));
+            outln!("{}", line(e));
         }
     }
     Ok(())

@@ -52,8 +52,8 @@ pub(crate) fn run(args: &RecordArgs, as_json: bool) -> Result<ExitCode> {
     }
     let table = stetfs_bench::flash::table(&table);
     match (as_json, args.command.is_empty()) {
-        (true, _) => println!("{told}"),
-        (false, true) => print!("{table}"),
+        (true, _) => outln!("{told}"),
+        (false, true) => out!("{table}"),
         // Standard output is the command's.
         (false, false) => eprint!("{table}"),
     }

@@ -46,19 +46,19 @@ pub(crate) fn recover(args: &RecoverArgs, json: bool) -> Result<Code> {
     if json {
         print::value(&json!(done), true);
     } else {
-        println!("{}: {}", done.volume, said(&done.recovery));
+        outln!("{}: {}", done.volume, said(&done.recovery));
         if let Some(home) = done
             .home
             .as_ref()
             .filter(|_| how.journal != Composition::default())
         {
-            println!("home by {}: {}", home.by, home.why);
+            outln!("home by {}: {}", home.by, home.why);
         }
         for dropped in &done.recovery.dropped {
-            println!("does not count: {dropped}");
+            outln!("does not count: {dropped}");
         }
         for damage in &done.recovery.damage {
-            println!("left out: {damage}");
+            outln!("left out: {damage}");
         }
     }
     Ok(outcome(&done.recovery))

@@ -99,7 +99,8 @@ const CP: &str = "\
 Directories are copied with all that is in them: into DEST if that is a directory, else as DEST. Of a
 source that ends in /. what is in it is copied, not itself. Holes, hard links within the command, symbolic
 links, modes, pipes and devices are kept; with -a also owners, times and extended attributes. A file that
-is there is replaced. Other users of a volume must not have it open: it is refused if it is mounted.";
+is there is replaced; a device, pipe or socket is not by a file, nor is a symbolic link that is named as
+DEST. Other users of a volume must not have it open: it is refused if it is mounted.";
 
 /// Arguments of `cp`.
 #[derive(Debug, Args)]

@@ -130,9 +130,7 @@ impl Copy<'_> {
                 let message = format!("{} and {} are one file", from.display(), to.display());
                 return Err(Failure::new(Code::Usage, message));
             }
-            if there.kind == Kind::Dir {
-                return Err(in_the_way(to, "is a directory"));
-            }
+            self.check_replaceable(to, there.kind, item.kind)?;
             self.to.remove(to)?;
         }
         if item.links > 1
@@ -150,6 +148,21 @@ impl Copy<'_> {
         }
         self.meter.entry();
         Ok(())
+    }
+
+    /// What is there may give way to what is copied: not /dev/null to a file, nor a link to one
+    /// where the link was named, and what it leads to was meant.
+    fn check_replaceable(&self, to: &Path, there: Kind, copied: Kind) -> Result {
+        match (there, copied) {
+            (Kind::Dir, _) => Err(in_the_way(to, "is a directory")),
+            (Kind::Node(_), Kind::File) => Err(in_the_way(to, "is a device, pipe or socket")
+                .hint("remove it first; stetfs cat IMAGE:/PATH > FILE writes into one")),
+            (Kind::Symlink, Kind::File) if self.top.is_none() => {
+                Err(in_the_way(to, "is a symbolic link")
+                    .hint("name what it leads to, or remove it first"))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn dir(&mut self, from: &Path, to: &Path, item: &Item) -> Result {

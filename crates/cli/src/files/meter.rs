@@ -95,7 +95,7 @@ impl Meter {
         self.bar.finish_and_clear();
         if json {
             let seconds = self.began.elapsed().as_secs_f64();
-            println!(
+            outln!(
                 "{}",
                 json!({ "entries": self.entries, "bytes": self.bytes, "seconds": seconds })
             );

@@ -48,27 +48,27 @@ pub(crate) fn run(args: &AdviseArgs, json: bool) -> Result {
         print::value(&value, true);
         return Ok(());
     }
-    println!("mount it with  -o {}", advice.options);
-    println!("because        {}", advice.because);
+    outln!("mount it with  -o {}", advice.options);
+    outln!("because        {}", advice.because);
     if let Some(program) = advice.program {
-        println!("then           {program}");
+        outln!("then           {program}");
     }
     if let Some(or) = or {
-        println!("or with        -o {}", or.options);
-        println!("if             {}", or.condition);
-        println!("               {}", or.command);
-        println!("because        {}", or.because);
+        outln!("or with        -o {}", or.options);
+        outln!("if             {}", or.condition);
+        outln!("               {}", or.command);
+        outln!("because        {}", or.because);
         for cost in &or.costs {
-            println!("costs          {cost}");
+            outln!("costs          {cost}");
         }
     }
     if let Some(now) = now {
-        println!("it has now     journal={now}");
+        outln!("it has now     journal={now}");
     }
     for hint in &hints {
-        println!("note           {}", hint.what);
+        outln!("note           {}", hint.what);
         if let Some(command) = &hint.command {
-            println!("               {command}");
+            outln!("               {command}");
         }
     }
     Ok(())

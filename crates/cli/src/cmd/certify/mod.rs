@@ -62,8 +62,8 @@ pub(crate) fn run(args: &CertifyArgs, json: bool) -> Result<Code> {
         })?;
     }
     match json {
-        true => println!("{}", serde_json::to_value(&page).unwrap_or_default()),
-        false => print!("{}", page.text()),
+        true => outln!("{}", serde_json::to_value(&page).unwrap_or_default()),
+        false => out!("{}", page.text()),
     }
     Ok(match page.objections.is_empty() {
         true => Code::Done,

@@ -67,9 +67,9 @@ fn draw(args: &DumpJournalArgs, file: &Path, json: bool) -> Result {
         value["format"] = json!(format);
         value["lanes"] = json!(graph.lanes());
         value["graph"] = json!(file.to_string_lossy());
-        println!("{value}");
+        outln!("{value}");
     } else {
-        println!("{}: {}", file.display(), graph.summary());
+        outln!("{}: {}", file.display(), graph.summary());
     }
     Ok(())
 }

@@ -31,7 +31,7 @@ pub(crate) fn run(args: &StatArgs, as_json: bool) -> Result<Code> {
             let message = "--prometheus and --json are two forms of one answer";
             return Err(Failure::new(Code::Usage, message).hint("leave one of them out"));
         }
-        print!("{}", prometheus::exposition(&scrapes(&dirs)?));
+        out!("{}", prometheus::exposition(&scrapes(&dirs)?));
         return Ok(Code::Done);
     }
     let [dir] = dirs.as_slice() else {
