@@ -381,6 +381,11 @@ fn files_are_listed_printed_made_and_removed() {
         &["cannot make the directory /a/b", "File exists"],
     );
     fails(&["mkdir", &place("/no/b")], 3, &["/no/b", "No such file"]);
+    assert_eq!(json(&["mkdir", &place("/c"), &place("/d")])["made"], 2);
+    assert_eq!(
+        json(&["rm", "-r", &place("/c"), &place("/d")])["removed"],
+        2
+    );
     let scratch = Scratch::new("files").unwrap();
     let file = scratch.path().join("name: x");
     fs::write(&file, "content\n").unwrap();

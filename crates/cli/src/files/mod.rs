@@ -26,8 +26,8 @@ pub(crate) fn run(command: &FilesCommand, json: bool) -> Result {
     match command {
         FilesCommand::Ls(args) => list::run(args, json),
         FilesCommand::Cat(args) => small::cat(args),
-        FilesCommand::Mkdir(args) => small::mkdir(args),
-        FilesCommand::Rm(args) => small::rm(args),
+        FilesCommand::Mkdir(args) => small::mkdir(args, json),
+        FilesCommand::Rm(args) => small::rm(args, json),
         FilesCommand::Cp(args) => copy::run(args, json),
         FilesCommand::Tar(args) => tar::run(args, json),
     }

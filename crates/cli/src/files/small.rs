@@ -2,9 +2,10 @@
 
 use std::io::{self, Write};
 
+use serde_json::json;
 use stetfs::SetMetadata;
 
-use super::args::{CatArgs, MkdirArgs, RmArgs};
+use super::args::{CatArgs, InsideArgs, MkdirArgs, RmArgs};
 use super::failed::output;
 use super::volumes::{Use, each};
 use crate::failure::Result;
@@ -35,7 +36,7 @@ pub(super) fn cat(args: &CatArgs) -> Result {
 }
 
 /// `stetfs mkdir`.
-pub(super) fn mkdir(args: &MkdirArgs) -> Result {
+pub(super) fn mkdir(args: &MkdirArgs, json: bool) -> Result {
     each(&args.inside, Use::Write, |volume, path| {
         if args.parents {
             volume.create_dir_all(path)?;
@@ -46,11 +47,13 @@ pub(super) fn mkdir(args: &MkdirArgs) -> Result {
             volume.set_metadata(path, SetMetadata::new().owner(uid).group(gid))?;
         }
         Ok(())
-    })
+    })?;
+    told("made", &args.inside, json);
+    Ok(())
 }
 
 /// `stetfs rm`.
-pub(super) fn rm(args: &RmArgs) -> Result {
+pub(super) fn rm(args: &RmArgs, json: bool) -> Result {
     each(&args.inside, Use::Write, |volume, path| {
         let removed = match args.recursive {
             true => volume.remove_dir_all(path),
@@ -60,5 +63,14 @@ pub(super) fn rm(args: &RmArgs) -> Result {
             Err(e) if args.force && e.kind() == io::ErrorKind::NotFound => Ok(()),
             other => Ok(other?),
         }
-    })
+    })?;
+    told("removed", &args.inside, json);
+    Ok(())
+}
+
+/// What programs are told of that went well.
+fn told(done: &str, inside: &InsideArgs, json: bool) {
+    if json {
+        outln!("{}", json!({ done: inside.places.len() }));
+    }
 }
