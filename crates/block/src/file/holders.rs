@@ -126,10 +126,12 @@ fn living(pid: u32) -> Option<Holder> {
     })
 }
 
-/// Where the kernel has block device `rdev` mounted.
+/// Where the kernel has block device `rdev` mounted, as the user sees it.
 pub(super) fn mount_of(rdev: u64) -> Option<String> {
-    let mounts = fs::read("/proc/thread-self/mountinfo").ok()?;
-    let place = namespaces::mounted_on(&mounts, &number(rdev))?;
+    let dev = number(rdev);
+    let place = namespaces::own_tables()
+        .iter()
+        .find_map(|table| namespaces::mounted_on(table, &dev))?;
     Some(format!("the kernel, mounted on {}", place.display()))
 }
 
