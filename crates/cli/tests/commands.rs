@@ -224,6 +224,16 @@ fn a_mount_is_found_by_its_volume() {
     assert!(!mount::is_mounted(&d.dir));
     d.image.e2fsck_fn().unwrap();
     fails(&["umount", d.image()], 3, &["is not mounted"]);
+    // By the loop device that was named, or that has its image.
+    let attached = LoopDev::attach(d.image.path(), LoopOptions::default()).unwrap();
+    let device = attached.path().to_str().unwrap();
+    for name in [device, d.image()] {
+        ok(&["mount", device, d.dir()]);
+        ok(&["stat", device]);
+        ok(&["umount", name]);
+        assert!(!mount::is_mounted(&d.dir));
+    }
+    drop(attached);
     // Two partitions of a disk are two volumes.
     let twice = d.dir.parent().unwrap().join("twice");
     std::fs::create_dir(&twice).unwrap();

@@ -45,8 +45,8 @@ fn unreadable(e: std::io::Error) -> Failure {
 const LIST: &str = "findmnt -t fuse.stetfs,fuseblk.stetfs lists what is mounted";
 
 fn mount_of(volume: &Volume, place: &Path) -> Result<MountEntry> {
-    let is_of = |m: &MountEntry| mountinfo::is_stetfs(m) && volume.is_at(&volume_of(m).path);
-    let mut of: Vec<MountEntry> = mounts()?.into_iter().filter(is_of).collect();
+    let all = mounts()?.into_iter();
+    let mut of: Vec<MountEntry> = all.filter(|m| volume.is_of(m)).collect();
     match (of.pop(), of.as_slice()) {
         (Some(mount), []) => Ok(mount),
         (Some(mount), [other, ..]) => {
@@ -75,6 +75,13 @@ impl Volume {
         let there = std::fs::metadata(place).ok()?;
         let kind = there.file_type();
         (kind.is_file() || kind.is_block_device()).then_some(Volume::File(there))
+    }
+
+    /// Whether it is the volume of a mount of ours, as that was named or as it is shown: an image,
+    /// or a loop device that has it.
+    fn is_of(&self, mount: &MountEntry) -> bool {
+        mountinfo::is_stetfs(mount)
+            && (self.is_at(&volume_of(mount).path) || self.is_at(Path::new(&mount.source)))
     }
 
     /// Whether it is what `path` names.
