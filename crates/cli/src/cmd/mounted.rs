@@ -121,3 +121,13 @@ pub(super) fn volume_of(mount: &MountEntry) -> Source {
         ..Source::from(OsStr::from_bytes(path.trim_ascii_end()))
     }
 }
+
+/// The volume as its server calls it, whether that is there or not: the image, of a loop device that
+/// was made for the mount and goes with it.
+pub(super) fn name_of(mount: &MountEntry) -> PathBuf {
+    let autoclear = format!("/sys/dev/block/{}/loop/autoclear", mount.dev);
+    match std::fs::read(autoclear) {
+        Ok(said) if said.trim_ascii() == b"1" => volume_of(mount).path,
+        _ => PathBuf::from(&mount.source),
+    }
+}
