@@ -198,6 +198,20 @@ fn after_a_signal_open_files_work_until_they_are_closed() {
     let pid = d.pid();
     d.signal(rustix::process::Signal::TERM);
     wait_until("the unmount", || !mount::is_mounted(&d.dir));
+    // Who has it is said, and what to do.
+    let server = format!("process {pid}");
+    let words = [
+        &server,
+        "no mount that is visible",
+        &format!("kill -TERM {pid}"),
+    ];
+    fails(&["mount", d.image(), d.dir()], 4, &words);
+    fails(&["recover", d.image()], 4, &words);
+    fails(
+        &["umount", d.image()],
+        3,
+        &[&["is not mounted"], &words[..]].concat(),
+    );
     file.write_all(b"late").unwrap();
     file.sync_all().unwrap();
     drop(file);
