@@ -156,12 +156,12 @@ pub enum BlockError {
         size: u64,
     },
     /// Somebody else has the volume open.
-    #[error("{} is in use{}", path.display(), holder.as_deref().map(|h| format!(" by {h}")).unwrap_or_default())]
+    #[error("{} is in use{}", path.display(), holder.as_ref().map(|h| format!(" by {h}")).unwrap_or_default())]
     Locked {
         /// The volume.
         path: PathBuf,
         /// Who has it, where that could be found out.
-        holder: Option<String>,
+        holder: Option<Holder>,
     },
     /// The volume could not be opened.
     #[error("cannot open {}: {source}", path.display())]
@@ -179,6 +179,27 @@ pub enum BlockError {
         /// Why not.
         reason: String,
     },
+}
+
+/// Who has a volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// For messages.
+    pub name: String,
+    /// Its process id, if it is another process that has it locked.
+    pub pid: Option<u32>,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+impl From<String> for Holder {
+    fn from(name: String) -> Holder {
+        Holder { name, pid: None }
+    }
 }
 
 impl BlockError {

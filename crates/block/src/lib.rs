@@ -47,7 +47,7 @@ mod window;
 
 pub use buf::AlignedBuf;
 pub use device::{BlockDevice, Gather, Read, Scatter, Write, sharing_of, write_zeros};
-pub use error::{BlockError, Op, Result};
+pub use error::{BlockError, Holder, Op, Result};
 pub use fail_stop::FailStop;
 pub use failures::{Failed, FailedRequest, Failures, Watched};
 pub use fault::{Fault, FaultInjector};

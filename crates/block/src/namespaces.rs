@@ -44,6 +44,29 @@ pub fn own_namespace() -> std::io::Result<u64> {
     Ok(fs::metadata("/proc/thread-self/ns/mnt")?.ino())
 }
 
+/// What the mount namespaces of the calling process have mounted: tables as `/proc/PID/mountinfo`
+/// has them, of the calling thread first. There are several in a server that starts: it has moved,
+/// and a thread is still where its user is.
+pub fn own_tables() -> Vec<Vec<u8>> {
+    let tasks = fs::read_dir("/proc/self/task").into_iter().flatten();
+    let threads = tasks.flatten().map(|task| task.path());
+    let mut seen = Vec::new();
+    let mut tables = Vec::new();
+    for thread in std::iter::once(PathBuf::from("/proc/thread-self")).chain(threads) {
+        // One that has ended has none.
+        let Ok(namespace) = fs::metadata(thread.join("ns/mnt")).map(|m| m.ino()) else {
+            continue;
+        };
+        if !seen.contains(&namespace)
+            && let Ok(table) = fs::read(thread.join("mountinfo"))
+        {
+            seen.push(namespace);
+            tables.push(table);
+        }
+    }
+    tables
+}
+
 /// Who has the device `dev` (`major:minor`) mounted in other mount namespaces than the caller's:
 /// one process each, as far as the caller may look at them.
 pub fn viewers(dev: &str) -> Vec<Viewer> {
@@ -63,6 +86,7 @@ pub fn viewers(dev: &str) -> Vec<Viewer> {
         // One in a chroot(2) may see less than its neighbours.
         if let Ok(table) = fs::read(process.join("mountinfo"))
             && let Some(dir) = mounted_on(&table, dev)
+            && !is_of_the_kernel(&process)
         {
             found.push(Viewer {
                 pid,
@@ -97,6 +121,18 @@ fn pids() -> Vec<u32> {
         .collect();
     pids.sort_unstable();
     pids
+}
+
+/// Whether that is a thread of the kernel's, which nobody can end: it is in the namespace of the
+/// first process.
+fn is_of_the_kernel(process: &Path) -> bool {
+    const PF_KTHREAD: u64 = 0x0020_0000;
+    // "2 (kthreadd) S PPID PGRP SESSION TTY TPGID FLAGS …"
+    let stat = fs::read_to_string(process.join("stat")).unwrap_or_default();
+    let flags = stat
+        .rsplit_once(')')
+        .and_then(|(_, tail)| tail.split_whitespace().nth(6)?.parse::<u64>().ok());
+    flags.is_some_and(|flags| flags & PF_KTHREAD != 0)
 }
 
 fn name_of(pid: u32) -> String {
@@ -139,6 +175,16 @@ pub fn unescape(field: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn threads_of_the_kernel_are_known() {
+        assert!(!is_of_the_kernel(Path::new("/proc/self")));
+        let kthreadd = Path::new("/proc/2");
+        if fs::read_to_string(kthreadd.join("comm")).is_ok_and(|name| name == "kthreadd\n") {
+            assert!(is_of_the_kernel(kthreadd));
+        }
+        assert!(!own_tables().is_empty());
+    }
 
     #[test]
     fn a_device_is_found_by_its_number_alone() {

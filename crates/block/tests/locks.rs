@@ -308,3 +308,53 @@ fn a_loop_device_keeps_what_it_shows() {
     let free: Vec<bool> = tried.iter().map(Result::is_ok).collect();
     assert_eq!(free, [false, true, true, false], "{tried:?}");
 }
+
+/// Who has a part has a lock on the whole too, as the one that asks; that is not what is in the
+/// way.
+#[test]
+fn the_message_names_who_has_the_part() {
+    let dir = Scratch::new("locks").unwrap();
+    let path = image(&dir);
+    let script = "import fcntl,struct,sys\n\
+                  def hold(start):\n\
+                  \x20f=open(sys.argv[1],'r+b')\n\
+                  \x20fcntl.flock(f,fcntl.LOCK_SH)\n\
+                  \x20fcntl.fcntl(f,37,struct.pack('hhqqi4x',1,0,start,1<<20,0))\n\
+                  \x20return f\n\
+                  held=hold(int(sys.argv[2]))\n\
+                  print('locked',flush=True)\nsys.stdin.read()";
+    let mut others = [1 << 20, 2 << 20].map(|start: u64| {
+        let mut other = Command::new("python3")
+            .args(["-c", script])
+            .arg(&path)
+            .arg(start.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let out = other.stdout.take().unwrap();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).unwrap();
+        assert_eq!(line, "locked\n");
+        (start, other)
+    });
+    let results = [0, 1].map(|n: usize| {
+        let span = Some(Span {
+            start: others[n].0,
+            len: 1 << 20,
+        });
+        let options = OpenOptions {
+            span,
+            ..OpenOptions::default()
+        };
+        FileDevice::open(&path, options)
+    });
+    let names = [0, 1].map(|n: usize| format!("process {} (python3)", others[n].1.id()));
+    for (_, other) in &mut others {
+        drop(other.stdin.take());
+        other.wait().unwrap();
+    }
+    for (message, name) in results.into_iter().map(refused).zip(names) {
+        assert!(message.contains(&name), "{name}: {message}");
+    }
+}

@@ -8,6 +8,8 @@ use stetfs::low::{
 };
 use stetfs_fuse::{MountError, ServeError};
 
+use crate::cmd::detached;
+
 /// Exit codes, the same for every command (docs/operations.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Code {
@@ -138,10 +140,15 @@ impl From<&BlockError> for Failure {
     fn from(e: &BlockError) -> Failure {
         let failure = |code| Failure::new(code, e.to_string());
         match e {
-            BlockError::Locked { .. } => failure(Code::InUse).hint(
-                "unmount it first (stetfs umount DIR), or detach the loop device (losetup -d); \
-                 `stetfs stat DIR` looks at a mounted volume",
-            ),
+            BlockError::Locked { path, holder } => {
+                let pid = holder.as_ref().and_then(|holder| holder.pid);
+                let detached = pid.and_then(|pid| detached(path, pid));
+                failure(Code::InUse).hint(detached.unwrap_or_else(|| {
+                    "unmount it first (stetfs umount DIR), or detach the loop device (losetup -d); \
+                     `stetfs stat DIR` looks at a mounted volume"
+                        .into()
+                }))
+            }
             BlockError::Open { source, path } => match source.kind() {
                 std::io::ErrorKind::NotFound if NbdAddress::is_meant(path) => {
                     failure(Code::NotFound).hint("start the server: nbdkit -U SOCKET file disk.img")

@@ -198,6 +198,20 @@ fn after_a_signal_open_files_work_until_they_are_closed() {
     let pid = d.pid();
     d.signal(rustix::process::Signal::TERM);
     wait_until("the unmount", || !mount::is_mounted(&d.dir));
+    // Who has it is said, and what to do.
+    let server = format!("process {pid}");
+    let words = [
+        &server,
+        "no mount that is visible",
+        &format!("kill -TERM {pid}"),
+    ];
+    fails(&["mount", d.image(), d.dir()], 4, &words);
+    fails(&["recover", d.image()], 4, &words);
+    fails(
+        &["umount", d.image()],
+        3,
+        &[&["is not mounted"], &words[..]].concat(),
+    );
     file.write_all(b"late").unwrap();
     file.sync_all().unwrap();
     drop(file);
@@ -224,6 +238,16 @@ fn a_mount_is_found_by_its_volume() {
     assert!(!mount::is_mounted(&d.dir));
     d.image.e2fsck_fn().unwrap();
     fails(&["umount", d.image()], 3, &["is not mounted"]);
+    // By the loop device that was named, or that has its image.
+    let attached = LoopDev::attach(d.image.path(), LoopOptions::default()).unwrap();
+    let device = attached.path().to_str().unwrap();
+    for name in [device, d.image()] {
+        ok(&["mount", device, d.dir()]);
+        ok(&["stat", device]);
+        ok(&["umount", name]);
+        assert!(!mount::is_mounted(&d.dir));
+    }
+    drop(attached);
     // Two partitions of a disk are two volumes.
     let twice = d.dir.parent().unwrap().join("twice");
     std::fs::create_dir(&twice).unwrap();

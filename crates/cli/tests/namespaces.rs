@@ -14,7 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use stetfs_testkit::{Image, Mkfs, cmd, mount, wait_until};
+use stetfs_testkit::{Image, Mkfs, Mounter, cmd, mount, wait_until};
 
 use crate::common::daemon::{BINARY, Daemon, answer, fails, ok};
 
@@ -308,6 +308,18 @@ fn who_holds_a_volume_from_another_namespace_is_named() {
     drop(holder);
     wait_until("the end of the server", || !is_running(server));
     d.image.e2fsck_fn().unwrap();
+}
+
+/// The server that is to mount it has left the namespace in which it is.
+#[test]
+fn a_mount_of_the_kernels_is_named_as_the_user_sees_it() {
+    let _alone = alone();
+    let d = Daemon::unmounted(Image::make(16 << 20, &Mkfs::new()).unwrap());
+    let kernels = Mounter::ext4("").mount(d.image.path()).unwrap();
+    let place = kernels.path().to_str().unwrap();
+    let words = ["the kernel, mounted on", place];
+    fails(&["mount", d.image(), d.dir()], 4, &words);
+    fails(&["recover", d.image()], 4, &words);
 }
 
 #[test]

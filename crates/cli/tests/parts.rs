@@ -220,6 +220,7 @@ fn partitions_of_one_image_are_mounted_at_once() {
     put_volume(disk.path(), place(2), "two");
     let copy = disk.copy().unwrap();
     let (first, second) = (Daemon::unmounted(disk), Daemon::unmounted(copy));
+    let third = Daemon::unmounted(Image::sparse(MIB).unwrap());
     let disk = first.image();
     let mount_second = ["mount", "-o", "partition=second", disk, second.dir()];
     first.mount("partition=first");
@@ -240,6 +241,16 @@ fn partitions_of_one_image_are_mounted_at_once() {
         fails(&["info", "-o", part, disk], 4, &["in use"]);
     }
     fails(&["info", disk], 4, &["in use"]);
+    let copied = format!("{disk}:/copy");
+    for (part, pid) in [
+        ("partition=first", first.pid()),
+        ("partition=second", second.pid()),
+    ] {
+        let holder = format!("in use by process {pid} ");
+        fails(&["ls", "-o", part, &format!("{disk}:/")], 4, &[&holder]);
+        fails(&["cp", "-o", part, BINARY, &copied], 4, &[&holder]);
+        fails(&["mount", "-o", part, disk, third.dir()], 4, &[&holder]);
+    }
     fails(
         &[
             "mount",

@@ -254,13 +254,18 @@ fn prometheus_reads_it() {
     let preset = Some(("journal", "data"));
     assert_eq!(at(&samples, "stetfs_volume_info", real, preset), 1.0);
     assert!(at(&samples, "stetfs_journal_logged_bytes_total", real, None) > 80_000.0);
-    let volume = &of(&samples, "stetfs_up")[0].labels["volume"];
-    assert_eq!(Some(volume.as_str()), plain.image.path().to_str());
+    let labels = of(&samples, "stetfs_up")[0].labels.clone();
+    assert_eq!(Some(labels["volume"].as_str()), plain.image.path().to_str());
 
     // Without a name all mounts; one whose server was killed is down, and does not hide the others.
     plain.kill9();
     let samples = parse(&ok(&["stat", "--prometheus"]));
     assert_eq!(at(&samples, "stetfs_up", real, None), 0.0);
+    let ups = of(&samples, "stetfs_up");
+    assert!(
+        ups.iter().any(|s| s.labels == labels),
+        "{labels:?} are its labels still"
+    );
     assert_eq!(at(&samples, "stetfs_up", real_odd, None), 1.0);
     fails(
         &["stat", "--prometheus", plain.dir()],

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use stetfs::low::namespaces::unescape;
+use stetfs::low::namespaces::{own_tables, unescape};
 
 /// One mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +30,13 @@ pub struct MountEntry {
 /// When `/proc` cannot be read.
 pub fn mounts() -> io::Result<Vec<MountEntry>> {
     Ok(parse(&std::fs::read("/proc/thread-self/mountinfo")?))
+}
+
+/// The same of all threads of the process: a server that starts has one that is still where its user
+/// is.
+pub fn mounts_of_process() -> Vec<MountEntry> {
+    let tables = own_tables();
+    tables.iter().flat_map(|table| parse(table)).collect()
 }
 
 /// The topmost mount at exactly `dir`, which is an absolute path without symbolic links.

@@ -24,8 +24,9 @@ use parking_lot::Mutex;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
-use super::{holders, sys};
-use crate::{BlockError, Result, Span};
+use super::holders::{self, Wanted};
+use super::sys;
+use crate::{BlockError, Holder, Result, Span};
 
 /// Held as long as the device is open.
 pub(super) struct Claim {
@@ -65,7 +66,10 @@ impl Claim {
                 } else {
                     holders::loop_device_of(&meta, part).map(|l| l.named_with_keeper())
                 };
-                BlockError::Locked { path, holder }
+                BlockError::Locked {
+                    path,
+                    holder: holder.map(Holder::from),
+                }
             }
             (e, _) => e,
         })
@@ -76,7 +80,7 @@ impl Claim {
         let block_device = meta.file_type().is_block_device();
         let mut exclusive = None;
         if block_device && !read_only {
-            exclusive = Some(open_exclusive(path, &meta)?);
+            exclusive = Some(open_exclusive(path, file, &meta)?);
         }
         let mut backing = None;
         if block_device {
@@ -91,7 +95,10 @@ impl Claim {
                 // One that nobody has mounted may be about to go.
                 return Err(locked(
                     path,
-                    found.mounted.as_ref().map(|m| format!("{found} ({m})")),
+                    found
+                        .mounted
+                        .as_ref()
+                        .map(|m| format!("{found} ({m})").into()),
                 ));
             }
         }
@@ -124,7 +131,7 @@ impl Claim {
     }
 }
 
-fn locked(path: &Path, holder: Option<String>) -> BlockError {
+fn locked(path: &Path, holder: Option<Holder>) -> BlockError {
     BlockError::Locked {
         path: path.to_owned(),
         holder,
@@ -183,12 +190,15 @@ pub(super) fn ofd_lock(
 ) -> Result<bool> {
     match sys::try_ofd_lock(file, exclusive, part) {
         Ok(()) => Ok(true),
-        Err(Errno::AGAIN | Errno::ACCESS) => Err(locked(path, holders::lock_holder(meta))),
+        Err(Errno::AGAIN | Errno::ACCESS) => {
+            let holder = holders::lock_holder(file, meta, Wanted::Range(part));
+            Err(locked(path, holder))
+        }
         Err(e) => unsupported(path, e).map(|()| false),
     }
 }
 
-fn open_exclusive(path: &Path, meta: &Metadata) -> Result<File> {
+fn open_exclusive(path: &Path, file: &File, meta: &Metadata) -> Result<File> {
     let opened = File::options()
         .read(true)
         .write(true)
@@ -197,7 +207,9 @@ fn open_exclusive(path: &Path, meta: &Metadata) -> Result<File> {
     opened.map_err(|e| match e.raw_os_error() {
         Some(libc::EBUSY) => locked(
             path,
-            holders::mount_of(meta.rdev()).or_else(|| holders::lock_holder(meta)),
+            holders::mount_of(meta.rdev())
+                .map(Holder::from)
+                .or_else(|| holders::lock_holder(file, meta, Wanted::Any)),
         ),
         _ => BlockError::open(path, e),
     })
@@ -218,7 +230,10 @@ fn flock(path: &Path, file: &File, meta: &Metadata, exclusive: bool, tries: u32)
                 tries -= 1;
                 std::thread::sleep(UDEV_WAIT);
             }
-            Err(Errno::WOULDBLOCK) => return Err(locked(path, holders::lock_holder(meta))),
+            Err(Errno::WOULDBLOCK) => {
+                let holder = holders::lock_holder(file, meta, Wanted::Flock);
+                return Err(locked(path, holder));
+            }
             Err(e) => return unsupported(path, e),
         }
     }

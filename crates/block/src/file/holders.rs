@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::fs::{self, File, Metadata};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -9,38 +10,128 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{major, minor};
 
 use super::sys;
-use crate::{Span, namespaces};
+use crate::{Holder, Span, namespaces};
 
-/// The living process that holds a lock on this file, from /proc/locks.
-pub(super) fn lock_holder(meta: &Metadata) -> Option<String> {
-    let wanted = format!(
+/// A lock that could not be had.
+#[derive(Clone, Copy)]
+pub(super) enum Wanted {
+    /// flock(2).
+    Flock,
+    /// An open-file-description lock on a part of the file; none: on all of it.
+    Range(Option<Span>),
+    /// Whatever keeps the file in use.
+    Any,
+}
+
+/// A line of /proc/locks, or of /proc/PID/fdinfo behind "lock:".
+struct Lock<'a> {
+    kind: &'a str,
+    /// Who took it; not known of one of an open file description.
+    pid: Option<u32>,
+    file: &'a str,
+    /// The first byte and the last.
+    range: (u64, u64),
+}
+
+impl<'a> Lock<'a> {
+    /// "1: FLOCK ADVISORY WRITE 1234 fe:00:5678 0 EOF"; a waiter has "->" in second place.
+    fn parse(line: &'a str) -> Option<Self> {
+        let mut fields = line.split_whitespace().skip(1);
+        let kind = fields.next().filter(|kind| *kind != "->")?;
+        let pid = fields.nth(2)?.parse().ok().filter(|pid| *pid > 0);
+        let file = fields.next()?;
+        let start = fields.next()?.parse().ok()?;
+        let end = fields.next()?.parse().unwrap_or(u64::MAX);
+        Some(Lock {
+            kind,
+            pid,
+            file,
+            range: (start, end),
+        })
+    }
+
+    fn is_in_the_way_of(&self, wanted: Wanted) -> bool {
+        match wanted {
+            Wanted::Any => true,
+            Wanted::Flock => self.kind == "FLOCK",
+            Wanted::Range(part) => {
+                let (start, end) = self.range;
+                self.kind != "FLOCK"
+                    && part.is_none_or(|part| start < part.end() && part.start <= end)
+            }
+        }
+    }
+}
+
+/// The living process whose lock on `file` is in the way of `wanted`. What `file` itself has locked
+/// never is.
+pub(super) fn lock_holder(file: &File, meta: &Metadata, wanted: Wanted) -> Option<Holder> {
+    let name = format!(
         "{:02x}:{:02x}:{}",
         major(meta.dev()),
         minor(meta.dev()),
         meta.ino()
     );
-    let locks = fs::read_to_string("/proc/locks").ok()?;
-    let pid = locks.lines().find_map(|line| {
-        // "1: FLOCK ADVISORY WRITE 1234 fe:00:5678 0 EOF"; a waiter has "->" in second place.
-        let fields: Vec<&str> = line.split_whitespace().collect();
-        let pid: u32 = fields.get(4)?.parse().ok()?;
-        (*fields.get(1)? != "->" && *fields.get(5)? == wanted && pid > 0).then_some(pid)
-    })?;
-    if pid == std::process::id() {
-        return Some("this process".to_owned());
+    let table = fs::read_to_string("/proc/locks").ok()?;
+    let locks: Vec<Lock<'_>> = table
+        .lines()
+        .filter_map(Lock::parse)
+        .filter(|lock| lock.file == name)
+        .collect();
+    let own = std::process::id();
+    let others = || locks.iter().filter(|lock| lock.pid != Some(own));
+    // First who is known to be it. Then whoever has a flock: who locks a part has one as well, but
+    // what he locked may not be ours to see.
+    let known = others().find(|l| l.pid.is_some() && l.is_in_the_way_of(wanted));
+    let pid = known.and_then(|l| l.pid).or_else(|| {
+        let having = || others().filter_map(|l| l.pid);
+        let shown = having().find(|pid| has_lock(*pid, None, &name, wanted) == Some(true));
+        shown.or_else(|| having().find(|pid| has_lock(*pid, None, &name, wanted).is_none()))
+    });
+    match pid {
+        Some(pid) => living(pid),
+        None if has_lock(own, Some(file), &name, wanted) == Some(true) => {
+            Some("this process".to_owned().into())
+        }
+        None => None,
     }
+}
+
+/// Whether process `pid` has a lock on the file called `name` that is in the way of `wanted`, by
+/// another descriptor than `but`. None: that is not to be seen.
+fn has_lock(pid: u32, but: Option<&File>, name: &str, wanted: Wanted) -> Option<bool> {
+    let but = but.map(|file| file.as_raw_fd().to_string());
+    let entries = fs::read_dir(format!("/proc/{pid}/fdinfo")).ok()?;
+    let mut others = entries
+        .flatten()
+        .filter(|entry| entry.file_name().to_str() != but.as_deref());
+    Some(others.any(|entry| {
+        let text = fs::read_to_string(entry.path()).unwrap_or_default();
+        text.lines()
+            .filter_map(|line| Lock::parse(line.strip_prefix("lock:")?))
+            .any(|lock| lock.file == name && lock.is_in_the_way_of(wanted))
+    }))
+}
+
+/// Process `pid`, unless it is dead.
+fn living(pid: u32) -> Option<Holder> {
     // "1234 (name) S …": Z and X are dead, and what they held is about to go.
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (head, tail) = stat.rsplit_once(')')?;
     let (_, name) = head.split_once('(')?;
     let dead = matches!(tail.split_whitespace().next(), Some("Z" | "X"));
-    (!dead).then(|| format!("process {pid} ({name})"))
+    (!dead).then(|| Holder {
+        name: format!("process {pid} ({name})"),
+        pid: Some(pid),
+    })
 }
 
-/// Where the kernel has block device `rdev` mounted.
+/// Where the kernel has block device `rdev` mounted, as the user sees it.
 pub(super) fn mount_of(rdev: u64) -> Option<String> {
-    let mounts = fs::read("/proc/thread-self/mountinfo").ok()?;
-    let place = namespaces::mounted_on(&mounts, &number(rdev))?;
+    let dev = number(rdev);
+    let place = namespaces::own_tables()
+        .iter()
+        .find_map(|table| namespaces::mounted_on(table, &dev))?;
     Some(format!("the kernel, mounted on {}", place.display()))
 }
 
@@ -139,4 +230,31 @@ fn read_path(attribute: &Path) -> Option<PathBuf> {
         bytes.pop();
     }
     Some(std::ffi::OsString::from_vec(bytes).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_is_in_the_way_where_it_overlaps() {
+        let flock = Lock::parse("1: FLOCK  ADVISORY  READ 12 fe:00:56 0 EOF").unwrap();
+        assert_eq!((flock.pid, flock.file), (Some(12), "fe:00:56"));
+        assert!(flock.is_in_the_way_of(Wanted::Flock));
+        assert!(!flock.is_in_the_way_of(Wanted::Range(None)));
+        let part = Lock::parse("\t2: OFDLCK ADVISORY  WRITE -1 fe:00:56 512 1023").unwrap();
+        assert_eq!(part.pid, None);
+        assert!(!part.is_in_the_way_of(Wanted::Flock));
+        for (start, len, is) in [
+            (0, 512, false),
+            (0, 513, true),
+            (1023, 1, true),
+            (1024, 9, false),
+        ] {
+            let wanted = Wanted::Range(Some(Span { start, len }));
+            assert_eq!(part.is_in_the_way_of(wanted), is, "{start}+{len}");
+        }
+        assert!(Lock::parse("1: -> FLOCK ADVISORY WRITE 12 fe:00:56 0 EOF").is_none());
+        assert!(Lock::parse("").is_none());
+    }
 }

@@ -75,4 +75,4 @@ pub mod preset {
     pub use stetfs_journal::stet::{IJOURNAL, LDJ, NVM, STET};
     pub use stetfs_zjournal::ZJOURNAL;
 }
-pub use volume::{OpenedDevices, Volume, VolumeOptions, is_in_use};
+pub use volume::{OpenedDevices, Volume, VolumeOptions, is_in_use, user_of};

@@ -267,13 +267,21 @@ impl Volume {
 /// # Errors
 /// The volume cannot be looked at.
 pub fn is_in_use(source: &Source) -> Result<bool> {
+    user_of(source).map(|user| user.is_some())
+}
+
+/// The error that says who has a volume open for writing, if somebody has.
+///
+/// # Errors
+/// The volume cannot be looked at.
+pub fn user_of(source: &Source) -> Result<Option<Arc<BlockError>>> {
     let how = OpenOptions {
         read_only: true,
         ..OpenOptions::default()
     };
     match OpenDisk::open(&source.path, &source.part, how) {
-        Ok(_) => Ok(false),
-        Err(FsError::Device(e)) if matches!(*e, BlockError::Locked { .. }) => Ok(true),
+        Ok(_) => Ok(None),
+        Err(FsError::Device(e)) if matches!(*e, BlockError::Locked { .. }) => Ok(Some(e)),
         Err(e) => Err(e),
     }
 }

@@ -14,7 +14,7 @@ use stetfs_fuse::mountinfo::{self, MountEntry};
 
 use self::prometheus::Scrape;
 use super::connect;
-use super::mounted::{find_mount, mounts};
+use super::mounted::{find_mount, mounts, name_of};
 use crate::args::StatArgs;
 use crate::control::client::Client;
 use crate::failure::{Code, Failure, Result};
@@ -107,7 +107,7 @@ fn scrapes(dirs: &[PathBuf]) -> Result<Vec<Scrape>> {
     }
     let scraped = seen.iter().map(|mount| Scrape {
         dir: mount.dir.clone(),
-        source: PathBuf::from(&mount.source),
+        source: name_of(mount),
         answer: connect(mount).and_then(ask).ok(),
     });
     Ok(scraped.collect())
@@ -117,8 +117,8 @@ fn named(dir: &Path) -> Result<Scrape> {
     let mount = find_mount(dir)?;
     let answer = ask(connect(&mount)?)?;
     Ok(Scrape {
+        source: name_of(&mount),
         dir: mount.dir,
-        source: PathBuf::from(mount.source),
         answer: Some(answer),
     })
 }

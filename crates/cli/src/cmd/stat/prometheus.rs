@@ -8,7 +8,7 @@ use serde_json::Value;
 /// What one mount says.
 pub(super) struct Scrape {
     pub(super) dir: PathBuf,
-    /// As the table of mounts has it.
+    /// As its server calls it, as far as the table of mounts tells.
     pub(super) source: PathBuf,
     /// None: its server does not answer.
     pub(super) answer: Option<Value>,
