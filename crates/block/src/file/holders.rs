@@ -234,6 +234,7 @@ fn read_path(attribute: &Path) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]
