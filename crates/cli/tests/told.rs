@@ -106,7 +106,7 @@ fn tar_header(name: &[u8]) -> Vec<u8> {
 
 #[test]
 fn mistakes_have_the_codes_of_the_table() {
-    let image = Image::make(16 << 20, &Mkfs::new()).unwrap();
+    let image = Image::make(32 << 20, &Mkfs::new()).unwrap();
     let (volume, scratch) = (
         image.path().to_str().unwrap(),
         Scratch::new("told").unwrap(),
