@@ -179,6 +179,14 @@ pub enum BlockError {
         /// Why not.
         reason: String,
     },
+    /// The part of it that was asked for is not there.
+    #[error("{}: {reason}", path.display())]
+    Missing {
+        /// The volume.
+        path: PathBuf,
+        /// What is not there.
+        reason: String,
+    },
 }
 
 /// Who has a volume.
@@ -271,6 +279,7 @@ impl BlockError {
             BlockError::OutOfRange { .. } | BlockError::Shrunk { .. } => libc::EIO,
             BlockError::ReadOnly { .. } | BlockError::Sparse { .. } => libc::EROFS,
             BlockError::Locked { .. } => libc::EBUSY,
+            BlockError::Missing { .. } => libc::ENOENT,
             BlockError::ShareBatch { .. } => libc::E2BIG,
             BlockError::ShareReferences { .. } => libc::EMLINK,
             BlockError::ShareAcross { .. } => libc::EXDEV,

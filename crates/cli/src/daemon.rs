@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::failure::{Code, Failure, Result};
+use crate::failure::{Code, Failure, Result, printable};
 use crate::job::Job;
 use crate::log;
 use crate::notify::{self, Manager};
@@ -57,9 +57,9 @@ fn spawn(server: &mut Command, source: &Path, dir: &Path) -> Result<Child> {
 
 /// Starts the server in the background and waits until the mount stands or failed. Gives what is
 /// not as it was asked for.
-pub(crate) fn start(source: &Path, dir: &Path, told: Told<'_>) -> Result<Option<String>> {
+pub(crate) fn start(source: &Path, dir: &Path, told: Told<'_>) -> Result<Vec<String>> {
     let mut server = spawn(&mut server(told)?, source, dir)?;
-    wait_for_mount(&mut server).map(|mount| mount.warning)
+    wait_for_mount(&mut server).map(|mount| mount.warnings)
 }
 
 /// Starts the server and stays until it ends: what it gets as signals is handed on, and its exit
@@ -88,7 +88,7 @@ pub(crate) fn stay(source: &Path, dir: &Path, told: Told<'_>, json: bool) -> Res
         .spawn(hand_on)
         .map_err(cannot_start)?;
     let mut mount = wait_for_mount(&mut server)?;
-    mount.warning.iter().for_each(|warning| warn(warning));
+    mount.warnings.iter().for_each(|warning| warn(warning));
     Manager::find().ready();
     // Its last word.
     let _ = io::copy(&mut mount.said, &mut io::stdout());
@@ -106,7 +106,7 @@ pub(crate) fn stay(source: &Path, dir: &Path, told: Told<'_>, json: bool) -> Res
 /// A mount that stands.
 struct Standing {
     /// What is not as it was asked for.
-    warning: Option<String>,
+    warnings: Vec<String>,
     /// What the server says later.
     said: BufReader<ChildStdout>,
 }
@@ -120,8 +120,12 @@ fn wait_for_mount(server: &mut Child) -> Result<Standing> {
     let answer: Option<Value> = serde_json::from_str(&report).ok();
     match answer {
         Some(answer) if answer["mounted"] == true => {
-            let warning = answer["warning"].as_str().map(str::to_owned);
-            Ok(Standing { warning, said })
+            let warnings = answer["warnings"].as_array().into_iter().flatten();
+            let warnings = warnings.filter_map(Value::as_str).map(str::to_owned);
+            Ok(Standing {
+                warnings: warnings.collect(),
+                said,
+            })
         }
         Some(answer) if Failure::from_json(&answer).is_some() => {
             let _ = server.wait();
@@ -163,9 +167,9 @@ pub(crate) fn run(job: &Job, parent: i32) -> Result {
     let manager = job.daemon.then(Manager::find);
     let mut reported = false;
     let result = logs.and_then(|()| {
-        serve(job, |warning| {
+        serve(job, |warnings| {
             reported = true;
-            report(&json!({ "mounted": true, "warning": warning }));
+            report(&json!({ "mounted": true, "warnings": warnings }));
             if let Some(manager) = &manager {
                 detach();
                 manager.ready();
@@ -199,7 +203,7 @@ fn end_with(parent: i32) -> Result {
 /// Tells the user who mounts of something that is not as he asked for, or may not be as he meant
 /// it.
 pub(crate) fn warn(warning: &str) {
-    eprintln!("stetfs: {warning}");
+    eprintln!("stetfs: {}", printable(warning));
 }
 
 fn report(value: &Value) {

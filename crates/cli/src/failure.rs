@@ -120,10 +120,23 @@ impl Failure {
         if json {
             outln!("{}", self.to_json());
         } else {
-            eprintln!("stetfs: {self}");
+            eprintln!("stetfs: {}", printable(&self.to_string()));
         }
         self.code.into()
     }
+}
+
+/// Text for a terminal: names of others' making must not steer it, so control characters, but for
+/// ends of lines, are escaped.
+pub(crate) fn printable(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c.is_control() && c != '\n' {
+            true => shown.extend(c.escape_default()),
+            false => shown.push(c),
+        }
+    }
+    shown
 }
 
 impl fmt::Display for Failure {
@@ -153,6 +166,12 @@ impl From<&BlockError> for Failure {
                 std::io::ErrorKind::NotFound if NbdAddress::is_meant(path) => {
                     failure(Code::NotFound).hint("start the server: nbdkit -U SOCKET file disk.img")
                 }
+                std::io::ErrorKind::InvalidInput if NbdAddress::is_meant(path) => {
+                    failure(Code::Usage).hint(
+                        "write it as nbd://HOST[:PORT]/EXPORT or nbd+unix:///EXPORT?socket=PATH; \
+                         docs/remote.md has the rest",
+                    )
+                }
                 std::io::ErrorKind::NotFound => failure(Code::NotFound)
                     .hint("make a volume with: truncate -s 1G disk.img && mke2fs -t ext4 disk.img"),
                 std::io::ErrorKind::PermissionDenied => failure(Code::Usage)
@@ -161,6 +180,7 @@ impl From<&BlockError> for Failure {
                     .hint("it cannot be written here; `stetfs mount -o ro` reads it"),
                 _ => failure(Code::Io),
             },
+            BlockError::Missing { .. } => failure(Code::NotFound),
             BlockError::Unsuitable { .. } | BlockError::Sparse { .. } => failure(Code::Usage),
             BlockError::NoSpace { .. } => failure(Code::Io).hint(
                 "make room on the file system that holds the image (df), then try again; \
@@ -178,6 +198,11 @@ impl From<FsError> for Failure {
             FsError::Journal(JournalError::Device(block)) => Failure::from(block.as_ref()),
             FsError::JournalDevice(_) => Failure::new(Code::Volume, e.to_string())
                 .hint("name the device that holds it: -o journal_path=PATH (blkid shows its UUID)"),
+            FsError::Journal(JournalError::Region(why)) if why.is_needed() => {
+                Failure::new(Code::Usage, e.to_string()).hint(
+                    "write it as -o journal=nvm,nvm=PATH; docs/schemes/nvm.md says what file that is",
+                )
+            }
             FsError::Journal(JournalError::Region(_)) => Failure::new(Code::Volume, e.to_string()),
             FsError::InUse(_) => Failure::new(Code::InUse, e.to_string()),
             FsError::Journal(JournalError::Format(_))
@@ -188,7 +213,9 @@ impl From<FsError> for Failure {
                 "nothing was changed; `stetfs recover --salvage` brings home what is whole of the journal, and e2fsck -f \
                  then repairs what the rest would have changed",
             ),
-            FsError::Corrupt { .. } => Failure::new(Code::Volume, e.to_string()),
+            FsError::Corrupt { .. } | FsError::NoVolume(_) => {
+                Failure::new(Code::Volume, e.to_string())
+            }
             FsError::Format(_) => Failure::new(Code::Volume, e.to_string())
                 .hint("check it with e2fsck -f"),
             FsError::Foreign(foreign) => {
@@ -300,5 +327,13 @@ mod tests {
             )
         );
         assert!(Failure::from_json(&serde_json::json!({"mounted": true})).is_none());
+    }
+
+    #[test]
+    fn names_of_others_do_not_steer_the_terminal() {
+        assert_eq!(
+            printable("a\u{1b}[31mb\r\u{9b}c\nd é"),
+            "a\\u{1b}[31mb\\r\\u{9b}c\nd é"
+        );
     }
 }

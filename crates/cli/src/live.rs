@@ -60,8 +60,9 @@ impl Live {
         self.sandbox.get()
     }
 
-    /// Changes the mount's options in place.
-    pub(crate) fn remount(&self, text: &str) -> Result {
+    /// Changes the mount's options in place. Gives the names of those that were said, and stay as
+    /// they are.
+    pub(crate) fn remount(&self, text: &str) -> Result<Vec<&'static str>> {
         let mut current = self.options.lock().unwrap_or_else(PoisonError::into_inner);
         let mut wanted = current.clone();
         options::parse(text, false, &mut wanted)?;
@@ -78,6 +79,7 @@ impl Live {
         if wanted.log_file != current.log_file {
             return Err(log::file_stays());
         }
+        let kept = wanted.keep_fixed(&current);
         let volume = wanted.volume()?;
         // The kernel first stops writers, or last lets them in.
         let stops = wanted.read_only && !current.read_only;
@@ -119,7 +121,7 @@ impl Live {
             self.set_flags(&wanted)?;
         }
         *current = wanted;
-        Ok(())
+        Ok(kept)
     }
 
     /// Gives the mount the flags of `options`. Without root it has them.

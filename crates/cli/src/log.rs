@@ -2,7 +2,7 @@
 //! syslog in a daemon.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
@@ -26,6 +26,7 @@ pub(crate) fn to_stderr() {
     // Fails only if it was done before.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter())
+        .with_ansi(io::stderr().is_terminal())
         .with_writer(io::stderr)
         .try_init();
 }

@@ -27,9 +27,9 @@ use crate::sandbox::{Sandbox, Wanted};
 /// are under way when some wait, and journal and caches have threads of their own.
 const OTHERS: usize = 12;
 
-/// Serves until the volume is unmounted and closed. `ready` is called once the mount stands, with a
-/// warning if it is not as it was asked for.
-pub(crate) fn serve(job: &Job, ready: impl FnOnce(Option<String>)) -> Result {
+/// Serves until the volume is unmounted and closed. `ready` is called once the mount stands, with
+/// warnings if it is not as it was asked for.
+pub(crate) fn serve(job: &Job, ready: impl FnOnce(Vec<String>)) -> Result {
     abort_on_panic();
     // Before a journal is replayed for a mount that cannot be.
     let dir = stetfs_fuse::check_dir(&job.dir)?;
@@ -66,7 +66,7 @@ pub(crate) fn serve(job: &Job, ready: impl FnOnce(Option<String>)) -> Result {
         FsError::Errno(libc::EROFS) => unreplayed(&job.source, is_sparse),
         e => e.into(),
     })?;
-    let warning = warning_of(job, &dir, &volume);
+    let warnings = warnings_of(job, &dir, &volume);
     let server = match Server::mount(
         Arc::clone(&volume),
         &dir,
@@ -78,7 +78,7 @@ pub(crate) fn serve(job: &Job, ready: impl FnOnce(Option<String>)) -> Result {
             volume.close()?;
             return match e {
                 MountError::Gone => {
-                    ready(warning);
+                    ready(warnings);
                     Ok(())
                 }
                 e => Err(e.into()),
@@ -100,7 +100,7 @@ pub(crate) fn serve(job: &Job, ready: impl FnOnce(Option<String>)) -> Result {
         return Err(e);
     }
     live.note(sandbox);
-    ready(warning);
+    ready(warnings);
     let result = server.run().map_err(Failure::from);
     if let Some(control) = control {
         control.closed(&result);
@@ -123,22 +123,45 @@ fn take_down(server: Server, live: &Live) {
 }
 
 /// What is not as it was asked for, or as it had better be.
-fn warning_of(job: &Job, dir: &Path, volume: &Volume) -> Option<String> {
+fn warnings_of(job: &Job, dir: &Path, volume: &Volume) -> Vec<String> {
     if job.protected {
         // mount(8)'s words.
         let dir = dir.display();
-        return Some(format!(
+        return vec![format!(
             "{dir}: WARNING: source write-protected, mounted read-only."
-        ));
+        )];
     }
     if job.options.read_only {
-        return None;
+        return Vec::new();
     }
     let is_open_to_others = volume.host().export().is_some() && volume.fs().mmp_range().is_none();
-    let region = volume.region();
-    region
-        .and_then(|region| weak(&region))
-        .or_else(|| is_open_to_others.then(others))
+    let is_logged_elsewhere = job.daemon || job.options.log_file.is_some();
+    let weak = volume.region().and_then(|region| weak(&region));
+    let others = is_open_to_others.then(others);
+    weak.into_iter()
+        .chain(others)
+        // In the foreground what the library logs is on the terminal already.
+        .chain(
+            is_logged_elsewhere
+                .then(|| without_journal(volume))
+                .flatten(),
+        )
+        .collect()
+}
+
+/// What a volume without a journal cannot promise.
+fn without_journal(volume: &Volume) -> Option<String> {
+    let fs = volume.fs();
+    let unclean = match fs.was_clean() {
+        true => "",
+        false => "; it was not unmounted cleanly: unmount it and run e2fsck -f",
+    };
+    (!fs.has_journal()).then(|| {
+        format!(
+            "the volume has no journal: what is synced is durable, but a crash can leave the \
+             volume inconsistent, for e2fsck to repair{unclean}"
+        )
+    })
 }
 
 /// Takes requests of `stetfs stat` and the like.
@@ -294,8 +317,8 @@ fn answer(live: &Live, request: &Value) -> Result<Value> {
         Some("quota") => quota::answer(&*volume()?, request),
         Some("record") => record::answer(&*volume()?, request),
         Some("remount") => {
-            live.remount(request["options"].as_str().unwrap_or_default())?;
-            Ok(json!({ "remounted": true }))
+            let kept = live.remount(request["options"].as_str().unwrap_or_default())?;
+            Ok(json!({ "remounted": true, "kept": kept }))
         }
         // For tests alone: what it cannot do.
         #[cfg(debug_assertions)]

@@ -113,7 +113,7 @@ fn mistakes_have_their_exit_codes() {
     fails(
         &["mount", "-o", "frobnicate", volume, dir],
         1,
-        &["frobnicate", "docs/usage.md"],
+        &["frobnicate", "docs/mounting.md"],
     );
     fails(
         &["mount", "-o", "journal=fast", volume, dir],
@@ -695,6 +695,8 @@ fn what_was_meant_is_suggested() {
         ("journal=ordred", "did you mean ordered?"),
         ("cache_polcy=lru", "did you mean cache_policy?"),
         ("home=remap", "home must be copy or share"),
+        ("noacl", "noxattr turns attributes and ACLs off"),
+        ("cache=900T", "of memory"),
         ("commit=abc", "commit must be a number of seconds"),
         ("cache=4K", "cache must be at least 1M"),
         ("cache=900000G", "of memory"),

@@ -58,4 +58,5 @@ mod sqlite;
 mod stat;
 mod stress;
 mod system;
+mod told;
 mod walks;

@@ -50,6 +50,9 @@ pub enum FsError {
     /// There is no ext4 volume, but something else. EUCLEAN.
     #[error("this is no ext4 volume: {0}")]
     Foreign(Arc<Foreign>),
+    /// There is no ext4 volume in this part of a device. EUCLEAN.
+    #[error("{0}")]
+    NoVolume(String),
     /// Bytes that do not decode. EUCLEAN.
     #[error("{0}")]
     Format(Arc<OnDiskError>),
@@ -72,7 +75,10 @@ impl FsError {
     pub fn errno(&self) -> i32 {
         match self {
             FsError::Errno(e) => *e,
-            FsError::Corrupt { .. } | FsError::Format(_) | FsError::Foreign(_) => libc::EUCLEAN,
+            FsError::Corrupt { .. }
+            | FsError::Format(_)
+            | FsError::Foreign(_)
+            | FsError::NoVolume(_) => libc::EUCLEAN,
             FsError::Unsupported(_) | FsError::JournalDevice(_) => libc::EOPNOTSUPP,
             FsError::InUse(_) => libc::EBUSY,
             FsError::GroupFull { .. } => libc::EFBIG,

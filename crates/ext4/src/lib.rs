@@ -54,7 +54,7 @@ pub use geometry::Geometry;
 pub use inode::{OpenInode, OpenRef, OrphansFinished};
 pub use quota::QuotaUsage;
 pub use stetfs_ondisk::ext4::quota::{Entry as QuotaEntry, Limits as QuotaLimits, QuotaKind};
-pub use stetfs_ondisk::foreign::{Foreign, Kind as ForeignKind};
+pub use stetfs_ondisk::foreign::{Foreign, Kind as ForeignKind, known as known_format};
 pub use stetfs_ondisk::partitions::{NoPartition, Partition, Partitions, ReadBy};
 pub use types::*;
 pub use volume::{

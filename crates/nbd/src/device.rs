@@ -46,8 +46,10 @@ impl NbdDevice {
     /// # Errors
     /// `Locked` if one of them has it, `Open` with what the server says.
     pub fn open(path: &Path, options: NbdOptions) -> Result<NbdDevice> {
-        let address = Address::from_str(&path.to_string_lossy())
-            .map_err(|e| BlockError::open(path, std::io::Error::other(e)))?;
+        let address = Address::from_str(&path.to_string_lossy()).map_err(|e| {
+            let e = std::io::Error::new(std::io::ErrorKind::InvalidInput, e);
+            BlockError::open(path, e)
+        })?;
         let claim = Claim::take(&address).map_err(|e| match e.kind() {
             std::io::ErrorKind::AddrInUse => BlockError::Locked {
                 path: path.to_owned(),

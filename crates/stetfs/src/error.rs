@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::low::FsError;
+use crate::low::{BlockError, FsError};
 
 /// Result of the operations of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -111,6 +111,13 @@ impl fmt::Display for Error {
             to,
             why,
         } = &*self.0;
+        // Says so itself.
+        if let Why::Fs(FsError::Device(e)) = why
+            && matches!(&**e, BlockError::Open { path: of, .. } if of == path)
+            && *doing == "open"
+        {
+            return e.fmt(f);
+        }
         write!(f, "cannot {doing} {}", path.display())?;
         if let Some(to) = to {
             write!(f, " to {}", to.display())?;

@@ -14,7 +14,7 @@ use super::{
 #[derive(Clone, Debug, Args)]
 pub struct CompareArgs {
     /// Mounted directories with their names in the report. Ratios are to the first.
-    #[arg(value_name = "NAME=DIR", value_parser = target)]
+    #[arg(value_name = "NAME=DIR", value_parser = target, required_unless_present = "setup")]
     targets: Vec<(String, PathBuf)>,
     /// Compare StetFS with the kernel's ext4, set up from nothing: each on an image of its own
     /// behind a loop device (needs root); everything is taken down again.

@@ -75,7 +75,8 @@ Options, separated by commas:
   fakeroot                  who mounts is root in the volume, and root's files are shown as his
   noxattr                   neither extended attributes nor ACLs
   nosuid, nodev, noexec     as for mount(8)
-  remount                   change ro, rw, commit and access times of a mount";
+  remount                   change a mount in place: all but the partition, nvm=, log_file= and what the server and
+                            the connection to the kernel are made with (threads, io_uring, opens, sandbox and the like)";
 
 /// What `-o` takes: what is said of the journal comes from those that make journals.
 fn mount_options() -> String {

@@ -1,8 +1,10 @@
 //! `stetfs flash`: the flash laboratory.
 
+use std::io;
 use std::process::ExitCode;
 
 use stetfs_flashlab::command::Answer;
+use stetfs_flashlab::trace::TraceError;
 
 use super::record;
 use crate::args::{Flash, FlashTrace};
@@ -17,7 +19,13 @@ pub(crate) fn run(command: &Flash, json: bool) -> Result<ExitCode> {
         Flash::Trace(FlashTrace::Other(command)) => command.run().map(of),
         Flash::Figure(args) => args.run(),
     };
-    let (text, value) = done.map_err(|e| Failure::new(Code::Usage, format!("{e:#}")))?;
+    let (text, value) = done.map_err(|e| {
+        let code = match e.downcast_ref() {
+            Some(TraceError::Io(e)) if e.kind() == io::ErrorKind::NotFound => Code::NotFound,
+            _ => Code::Usage,
+        };
+        Failure::new(code, format!("{e:#}"))
+    })?;
     if json {
         outln!("{value}");
     } else {

@@ -27,7 +27,11 @@ pub(crate) fn run(args: &MountArgs, json: bool) -> Result<Code> {
         if args.log_file.is_some() {
             return Err(log::file_stays());
         }
-        super::remount::run(&args.dir, &text)?;
+        let warning = super::remount::run(&args.dir, &text)?;
+        if let (Some(warning), false) = (&warning, json) {
+            daemon::warn(warning);
+        }
+        warnings.extend(warning);
         if json {
             let answer = json!({
                 "remounted": true, "dir": args.dir.display().to_string(), "warnings": warnings,
@@ -63,11 +67,11 @@ pub(crate) fn run(args: &MountArgs, json: bool) -> Result<Code> {
     let (code, state) = if args.foreground {
         (daemon::stay(&source, &dir, told, json)?, "unmounted")
     } else {
-        let warning = daemon::start(&source, &dir, told)?;
-        if let (Some(warning), false) = (&warning, json) {
-            daemon::warn(warning);
+        let told = daemon::start(&source, &dir, told)?;
+        if !json {
+            told.iter().for_each(|warning| daemon::warn(warning));
         }
-        warnings.extend(warning);
+        warnings.extend(told);
         (Code::Done, "mounted")
     };
     // A server in the foreground that failed has said so.
@@ -92,7 +96,9 @@ pub(crate) fn helper(args: &HelperArgs) -> Result {
     let warnings = options.warnings()?;
     warnings.iter().for_each(|warning| daemon::warn(warning));
     if options.remount {
-        return super::remount::run(&args.dir, &text);
+        let warning = super::remount::run(&args.dir, &text)?;
+        warning.iter().for_each(|warning| daemon::warn(warning));
+        return Ok(());
     }
     options.volume()?;
     let known = if args.sloppy {
@@ -104,8 +110,8 @@ pub(crate) fn helper(args: &HelperArgs) -> Result {
         options: &known,
         log_file: None,
     };
-    let warning = daemon::start(&absolute(&args.source)?, &absolute_dir(&args.dir)?, told)?;
-    warning.iter().for_each(|warning| daemon::warn(warning));
+    let warnings = daemon::start(&absolute(&args.source)?, &absolute_dir(&args.dir)?, told)?;
+    warnings.iter().for_each(|warning| daemon::warn(warning));
     Ok(())
 }
 

@@ -2,15 +2,22 @@
 
 use std::path::Path;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{connect, find_mount};
 use crate::failure::Result;
 
 /// Gives the mount at `dir` other options; those that `options` does not name stay.
-pub(crate) fn run(dir: &Path, options: &str) -> Result {
+/// Gives a warning of those that it names in vain.
+pub(crate) fn run(dir: &Path, options: &str) -> Result<Option<String>> {
     let mount = find_mount(dir)?;
-    connect(&mount)?
-        .request(&json!({ "op": "remount", "options": options }))
-        .map(drop)
+    let answer = connect(&mount)?.request(&json!({ "op": "remount", "options": options }))?;
+    let kept = answer["kept"].as_array().into_iter().flatten();
+    let kept: Vec<&str> = kept.filter_map(Value::as_str).collect();
+    Ok((!kept.is_empty()).then(|| {
+        format!(
+            "a remount does not change {}: unmount it and mount it again for that",
+            kept.join(", ")
+        )
+    }))
 }

@@ -27,6 +27,47 @@ impl Options {
         Ok(all)
     }
 
+    /// Takes from `now`, the options of a mount, what no remount changes: how its server and its
+    /// connection to the kernel are made. Gives the names of those that were to be others.
+    pub(crate) fn keep_fixed(&mut self, now: &Options) -> Vec<&'static str> {
+        fn keep<T: Clone + PartialEq>(own: &mut T, now: &T) -> bool {
+            let differs = own != now;
+            own.clone_from(now);
+            differs
+        }
+        let others = |o: &Options| o.mount(Path::new("")).allow_other;
+        let others_differ = others(self) != others(now);
+        self.allow_other = now.allow_other;
+        [
+            ("threads", keep(&mut self.threads, &now.threads)),
+            ("io_uring", keep(&mut self.io_uring, &now.io_uring)),
+            ("low_latency", keep(&mut self.low_latency, &now.low_latency)),
+            ("sandbox", keep(&mut self.sandbox, &now.sandbox)),
+            ("opens", keep(&mut self.opens, &now.opens)),
+            ("direct_io", keep(&mut self.direct_io, &now.direct_io)),
+            (
+                "writeback_cache",
+                keep(&mut self.writeback_cache, &now.writeback_cache),
+            ),
+            ("atomic", keep(&mut self.atomic, &now.atomic)),
+            ("idmap", keep(&mut self.idmap, &now.idmap)),
+            ("fakeroot", keep(&mut self.fakeroot, &now.fakeroot)),
+            ("noxattr", keep(&mut self.noxattr, &now.noxattr)),
+            (
+                "nbd_connections, nbd_reconnect",
+                keep(&mut self.nbd, &now.nbd),
+            ),
+            (
+                "journal_path",
+                keep(&mut self.journal_path, &now.journal_path),
+            ),
+            ("allow_other", others_differ),
+        ]
+        .into_iter()
+        .filter_map(|(name, differs)| differs.then_some(name))
+        .collect()
+    }
+
     /// The journal.
     fn composition(&self) -> Result<Composition> {
         let of_volume = self.volume_data.as_deref().map(|data| ("data", data));

@@ -28,7 +28,12 @@ pub(crate) fn parse(text: &str, sloppy: bool, all: &mut Options) -> Result {
             Some(done) => done.map_err(|why| bad(format!("option {option}: {why}")))?,
             None if sloppy || is_comment(name) => continue,
             None => {
-                let meant = did_you_mean(name, names());
+                let meant = match name {
+                    "noacl" | "nouser_xattr" => {
+                        "; noxattr turns attributes and ACLs off, both at once".to_owned()
+                    }
+                    _ => did_you_mean(name, names()),
+                };
                 return Err(bad(format!("unknown option {option:?}{meant}")));
             }
         }

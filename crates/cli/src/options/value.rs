@@ -14,7 +14,7 @@ pub(super) type Read<T> = std::result::Result<T, String>;
 /// What is wrong with the options.
 pub(super) fn bad(message: String) -> Failure {
     Failure::new(Code::Usage, message)
-        .hint("docs/usage.md and `stetfs mount --help` list the options")
+        .hint("docs/mounting.md and `stetfs mount --help` list the options")
 }
 
 pub(super) fn policy(text: &str) -> Read<PolicyKind> {

@@ -72,7 +72,9 @@ impl Volume {
     pub(crate) fn report(&self, e: &FsError) {
         let (block, code) = match e {
             FsError::Corrupt { block, .. } => (*block, code::EFSCORRUPTED),
-            FsError::Format(_) | FsError::Foreign(_) => (0, code::EFSCORRUPTED),
+            FsError::Format(_) | FsError::Foreign(_) | FsError::NoVolume(_) => {
+                (0, code::EFSCORRUPTED)
+            }
             FsError::Device(e) if e.is_full() => return tracing::error!("{e}"),
             FsError::Device(_) => (0, code::EIO),
             // The journal tells of its own end through `FileState::aborted`.

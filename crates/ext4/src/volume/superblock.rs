@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use stetfs_journal::Handle;
+use stetfs_ondisk::ext4::features::Compat;
 use stetfs_ondisk::ext4::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
 
 use super::early::write_superblock;
@@ -104,6 +105,16 @@ impl Fs {
     /// the device. `None` without the feature, and of a volume that is only read.
     pub fn mmp_range(&self) -> Option<Range<u64>> {
         Some(self.vol.sb.claim.as_ref()?.range())
+    }
+
+    /// Whether the volume has a journal.
+    pub fn has_journal(&self) -> bool {
+        self.vol.geo.compat.contains(Compat::HAS_JOURNAL)
+    }
+
+    /// Whether it was marked clean before this mount.
+    pub fn was_clean(&self) -> bool {
+        self.vol.sb.was_valid
     }
 
     /// Whether the volume takes no changes now.

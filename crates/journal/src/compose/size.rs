@@ -1,6 +1,6 @@
 //! Sizes as people write them.
 
-/// A number of bytes, with K, M or G for powers of 1024.
+/// A number of bytes, with K, M, G or T for powers of 1024.
 ///
 /// # Errors
 /// What it should be, as the end of a sentence.
@@ -9,6 +9,7 @@ pub fn bytes(text: &str) -> Result<u64, String> {
         Some(b'k' | b'K') => (&text[..text.len() - 1], 10),
         Some(b'm' | b'M') => (&text[..text.len() - 1], 20),
         Some(b'g' | b'G') => (&text[..text.len() - 1], 30),
+        Some(b't' | b'T') => (&text[..text.len() - 1], 40),
         _ => (text, 0),
     };
     let n: u64 = digits
@@ -38,6 +39,7 @@ mod tests {
         assert_eq!(bytes("12"), Ok(12));
         assert_eq!(bytes("3k"), Ok(3 << 10));
         assert_eq!(bytes("2G"), Ok(2 << 30));
+        assert_eq!(bytes("1T"), Ok(1 << 40));
         assert_eq!(chunk("64K"), Ok(64 << 10));
         for wrong in ["", "K", "x", "99999999999G", "1é"] {
             assert!(bytes(wrong).is_err(), "{wrong}");

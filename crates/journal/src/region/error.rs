@@ -60,3 +60,10 @@ pub enum RegionError {
     )]
     NotNamed,
 }
+
+impl RegionError {
+    /// Whether the journal that was asked for lacks its region.
+    pub fn is_needed(&self) -> bool {
+        matches!(self, RegionError::Needed)
+    }
+}

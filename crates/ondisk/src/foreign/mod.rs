@@ -60,6 +60,11 @@ impl Foreign {
     }
 }
 
+/// The known format that begins with these bytes.
+pub fn known(head: &[u8]) -> Option<&'static Signature> {
+    signatures::find(head, &(0..1024))
+}
+
 impl fmt::Display for Foreign {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -15,6 +15,14 @@ impl fmt::Display for NoPartition {
 }
 
 impl Partitions {
+    /// Whether there is one of this number, UUID, name or label, whatever it is.
+    pub fn has(&self, name: &str) -> bool {
+        let number: Option<u32> = name.parse().ok();
+        self.all
+            .iter()
+            .any(|p| Some(p.number) == number || p.is_called(name))
+    }
+
     /// The partition that is meant by a number, else by a UUID or a name of the partition or of the
     /// ext4 volume in it.
     ///

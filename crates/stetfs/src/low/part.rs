@@ -217,12 +217,12 @@ impl OpenDisk {
     pub(crate) fn explain(&self, e: FsError) -> FsError {
         match (self.span, e) {
             (Some(span), FsError::Foreign(found)) if *found == Foreign::Zeroes => {
-                let reason = format!(
-                    "there is no ext4 volume in the part of it from byte {} to {}: that begins with zeroes",
+                FsError::NoVolume(format!(
+                    "{}: there is no ext4 volume in the part of it from byte {} to {}: that begins with zeroes",
+                    self.host.path().display(),
                     span.start,
                     span.end()
-                );
-                unsuitable(self.host.path(), reason)
+                ))
             }
             (_, e) => e,
         }
@@ -232,6 +232,11 @@ impl OpenDisk {
 fn unsuitable(path: &Path, reason: String) -> FsError {
     let path = path.to_owned();
     FsError::Device(Arc::new(BlockError::Unsuitable { path, reason }))
+}
+
+fn missing(path: &Path, reason: String) -> FsError {
+    let path = path.to_owned();
+    FsError::Device(Arc::new(BlockError::Missing { path, reason }))
 }
 
 /// What an Android sparse image says; `None` of another image, and of what is not there.
@@ -296,7 +301,14 @@ fn find_on<R: Fn(u64, &mut [u8]) -> Result<(), FsError>>(
             let len = size.unwrap_or(disk.size.saturating_sub(start));
             Span { start, len }
         }
-        Part::Partition(name) => named(Partitions::read(disk)?, name).map_err(fail)?,
+        Part::Partition(name) => {
+            let table = Partitions::read(disk)?;
+            let is_there = table.as_ref().is_some_and(|table| table.has(name));
+            named(table, name).map_err(|reason| match is_there {
+                true => fail(reason),
+                false => missing(path, reason),
+            })?
+        }
     };
     span.check(disk.size, disk.sector).map_err(fail)?;
     Ok(span)

@@ -4,6 +4,8 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use stetfs::low::NbdAddress;
+
 use super::page::Section;
 
 /// `f_type` of statfs(2), of file systems that an image may lie in.
@@ -43,6 +45,13 @@ fn said(queue: &Path, name: &str) -> Option<String> {
 /// Looks at what is below `volume`, and adds to `objections` what is wrong with it.
 pub(super) fn section(volume: &Path, is_device: bool, objections: &mut Vec<String>) -> Section {
     let mut section = Section::new("Below it", "as the kernel says; nothing was tried");
+    if NbdAddress::is_meant(volume) {
+        section.row(
+            "device",
+            "an NBD server; what is below that cannot be seen from here",
+        );
+        return section;
+    }
     if !is_device {
         let kind = rustix::fs::statfs(volume).map(|s| s.f_type);
         let named = kind.map(|kind| {

@@ -4,7 +4,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use stetfs::low::{Part, VolumeOptions};
+use stetfs::low::{NbdAddress, Part, VolumeOptions};
 use stetfs_crash::setup::JournalSpec;
 use stetfs_crash::volume::Base;
 
@@ -47,6 +47,17 @@ fn is_device(path: &Path) -> bool {
 
 impl Subject {
     pub(super) fn of(args: &CertifyArgs) -> Result<Subject> {
+        if NbdAddress::is_meant(&args.volume) {
+            let message = format!(
+                "{} is the address of an NBD server: what is below that cannot be looked at from \
+                 here",
+                args.volume.display()
+            );
+            return Err(Failure::new(Code::Usage, message).hint(
+                "certify the image where the server runs, or mount the address and certify the \
+                 mount: stetfs certify DIR",
+            ));
+        }
         match args.volume.is_dir() {
             true if !args.options.is_empty() => Err(Failure::new(
                 Code::Usage,

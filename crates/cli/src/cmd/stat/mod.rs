@@ -66,6 +66,15 @@ fn step_and_dirs(args: &StatArgs) -> Result<(Option<Duration>, Vec<PathBuf>)> {
         None => STEP,
         Some(word) => match number(word) {
             Some(seconds) => seconds,
+            None if !dirs.is_empty() => {
+                let message = format!(
+                    "--watch takes a number of seconds, such as 0.5, and not {}",
+                    word.display()
+                );
+                return Err(Failure::new(Code::Usage, message).hint(
+                    "write it as: stetfs stat --watch 0.5 DIR; one mount is watched at once",
+                ));
+            }
             None => {
                 dirs.insert(0, PathBuf::from(word));
                 STEP
@@ -154,6 +163,8 @@ mod tests {
         );
         let half = Some(Duration::from_millis(500));
         assert_eq!(parsed(Some(Some("0.5")), &["/mnt"]).unwrap(), (half, dir));
+        let said = parsed(Some(Some("abc")), &["/mnt"]).unwrap_err();
+        assert!(said.message.contains("a number of seconds"), "{said}");
         for no in ["0", "-1", "nan", "1e9"] {
             assert_eq!(parsed(Some(Some(no)), &[]).unwrap_err().code, Code::Usage);
         }

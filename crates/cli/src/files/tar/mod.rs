@@ -6,10 +6,12 @@ mod extract;
 mod sparse;
 
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter, IsTerminal, Read, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, IsTerminal, Read, Write};
 use std::path::Path;
 
-use self::archive::PART;
+use stetfs::low::{ForeignKind, known_format};
+
+use self::archive::{PART, unreadable};
 use super::args::TarArgs;
 use super::failed::host;
 use super::meter::Meter;
@@ -64,8 +66,24 @@ fn reader(file: Option<&Path>) -> Result<Box<dyn Read>> {
     Ok(match file {
         Some(path) => {
             let file = File::open(path).map_err(|e| host("open", path, e))?;
-            Box::new(BufReader::with_capacity(PART, file))
+            Box::new(unpacked(BufReader::with_capacity(PART, file))?)
         }
-        None => Box::new(BufReader::with_capacity(PART, io::stdin())),
+        None => Box::new(unpacked(BufReader::with_capacity(PART, io::stdin()))?),
     })
+}
+
+/// The archive, unless it begins as something that has to be unpacked first.
+fn unpacked<R: BufRead>(mut archive: R) -> Result<R> {
+    /// Where a tar archive says so.
+    const MAGIC: std::ops::Range<usize> = 257..262;
+    let head = archive.fill_buf().map_err(unreadable)?;
+    let known = known_format(head).filter(|known| known.kind == ForeignKind::Packed);
+    match known {
+        Some(known) if head.get(MAGIC) != Some(b"ustar") => {
+            let message = format!("this is no tar archive: it holds {}", known.name);
+            Err(Failure::new(Code::Usage, message)
+                .hint("unpack it on the way, such as: zcat layer.tar.gz | stetfs tar -x IMAGE:/"))
+        }
+        _ => Ok(archive),
+    }
 }
