@@ -8,7 +8,7 @@ use stetfs::low::{
 };
 use stetfs_fuse::{MountError, ServeError};
 
-use crate::cmd::detached;
+use crate::held::detached;
 
 /// Exit codes, the same for every command (docs/operations.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,6 +16,7 @@ mod daemon;
 mod date;
 mod failure;
 mod files;
+mod held;
 mod ids;
 mod interrupt;
 mod job;

@@ -2,6 +2,8 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use crate::common::daemon::fails;
+
 fn stetfs(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_stetfs"))
         .args(args)
@@ -74,7 +76,6 @@ fn what_cannot_be_is_told() {
     std::fs::write(&text, "1,R,5\n2,Q,5\n").unwrap();
     for (args, expected) in [
         (&["flash", "run", &text][..], "line 2"),
-        (&["flash", "run", "nothing.csv"], "nothing.csv"),
         (
             &[
                 "flash",
@@ -96,6 +97,7 @@ fn what_cannot_be_is_told() {
         assert_eq!(out.status.code(), Some(1), "{args:?}: {error}");
         assert!(error.contains(expected), "{args:?}: {error}");
     }
+    fails(&["flash", "run", "nothing.csv"], 3, &["nothing.csv"]);
 }
 
 #[test]

@@ -26,7 +26,6 @@ use stetfs_fuse::mountinfo::MountEntry;
 
 use crate::control::client::Client;
 use crate::failure::{Code, Failure, Result};
-pub(crate) use mounted::detached;
 use mounted::find_mount;
 
 /// A connection to the server of `mount`.

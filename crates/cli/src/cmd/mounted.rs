@@ -1,17 +1,12 @@
 //! Which mount is meant: by its directory, or by the volume.
 
-use std::ffi::OsStr;
-use std::fs::Metadata;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use stetfs::low::{BlockError, NbdAddress, Part, Source};
 use stetfs_fuse::MountError;
 use stetfs_fuse::mountinfo::{self, MountEntry};
 
-use crate::control::client::Client;
 use crate::failure::{Code, Failure, Result};
+use crate::held::Volume;
 
 /// The StetFS mount at a directory, or of an image, a block device or an NBD export.
 ///
@@ -60,112 +55,5 @@ fn mount_of(volume: &Volume, place: &Path) -> Result<MountEntry> {
             let hint = volume.user(place).unwrap_or_else(|| LIST.into());
             Err(Failure::new(Code::NotFound, message).hint(hint))
         }
-    }
-}
-
-/// What to do about process `pid`, which has the volume at `path`, if that is a server of ours and
-/// no mount of it is to be seen.
-pub(crate) fn detached(path: &Path, pid: u32) -> Option<String> {
-    let command = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
-    let mut args = command.split(|byte| *byte == 0).skip(1);
-    if (args.next(), args.next()) != (Some(b"mount"), Some(b"--server")) {
-        return None;
-    }
-    let volume = Volume::at(path)?;
-    let seen = mountinfo::mounts_of_process().into_iter().any(|mount| {
-        let server = Client::connect(&mount).ok().and_then(|client| client.pid());
-        match server.and_then(|pid| u32::try_from(pid).ok()) {
-            Some(server) => server == pid,
-            // Not for us to ask.
-            None => volume.is_of(&mount),
-        }
-    });
-    (!seen).then(|| {
-        format!(
-            "its server, process {pid}, has no mount that is visible here: it was detached (umount -l), is \
-             mounted in another mount namespace, or starts or ends just now\n\
-             end its users, or: kill -TERM {pid}, which ends it when they are gone; a second one does \
-             not wait for them"
-        )
-    })
-}
-
-/// What is no directory, and so may be a volume.
-enum Volume {
-    File(Metadata),
-    Export(PathBuf),
-}
-
-impl Volume {
-    fn at(place: &Path) -> Option<Volume> {
-        if let Some(Ok(address)) = place.to_str().map(str::parse::<NbdAddress>) {
-            return Some(Volume::Export(address.to_string().into()));
-        }
-        let there = std::fs::metadata(place).ok()?;
-        let kind = there.file_type();
-        (kind.is_file() || kind.is_block_device()).then_some(Volume::File(there))
-    }
-
-    /// Whether it is the volume of a mount of ours, as that was named or as it is shown: an image,
-    /// or a loop device that has it.
-    fn is_of(&self, mount: &MountEntry) -> bool {
-        mountinfo::is_stetfs(mount)
-            && (self.is_at(&volume_of(mount).path) || self.is_at(Path::new(&mount.source)))
-    }
-
-    /// What to do about a server of ours that has it without a mount.
-    fn user(&self, place: &Path) -> Option<String> {
-        let Volume::File(_) = self else { return None };
-        match &*stetfs::low::user_of(&Source::from(place)).ok()?? {
-            BlockError::Locked { holder, .. } => detached(place, holder.as_ref()?.pid?),
-            _ => None,
-        }
-    }
-
-    /// Whether it is what `path` names.
-    fn is_at(&self, path: &Path) -> bool {
-        match self {
-            Volume::Export(address) => address == path,
-            Volume::File(m) => {
-                std::fs::metadata(path).is_ok_and(|other| match m.file_type().is_block_device() {
-                    true => other.file_type().is_block_device() && m.rdev() == other.rdev(),
-                    false => (m.dev(), m.ino()) == (other.dev(), other.ino()),
-                })
-            }
-        }
-    }
-}
-
-/// Where the volume is: a mounted loop device may go with its mount.
-pub(super) fn volume_of(mount: &MountEntry) -> Source {
-    let dir = PathBuf::from(format!("/sys/dev/block/{}/loop", mount.dev));
-    let path = match std::fs::read(dir.join("backing_file")) {
-        Ok(path) if mount.fstype.starts_with("fuseblk") => path,
-        _ => return Source::from(&mount.source),
-    };
-    let number = |name| {
-        let text = std::fs::read_to_string(dir.join(name)).ok()?;
-        text.trim().parse().ok().filter(|n: &u64| *n > 0)
-    };
-    let part = match (number("offset"), number("sizelimit")) {
-        (None, None) => Part::Whole,
-        (offset, size) => Part::Range {
-            offset: offset.unwrap_or(0),
-            size,
-        },
-    };
-    Source {
-        part,
-        ..Source::from(OsStr::from_bytes(path.trim_ascii_end()))
-    }
-}
-
-/// The volume as its server calls it, whether that is there or not: the image, of a loop device that
-/// was made for the mount and goes with it.
-pub(super) fn name_of(mount: &MountEntry) -> PathBuf {
-    let autoclear = format!("/sys/dev/block/{}/loop/autoclear", mount.dev);
-    match std::fs::read(autoclear) {
-        Ok(said) if said.trim_ascii() == b"1" => volume_of(mount).path,
-        _ => PathBuf::from(&mount.source),
     }
 }

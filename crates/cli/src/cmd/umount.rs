@@ -11,10 +11,11 @@ use stetfs::low::{FsError, LeftBehind, Part, Source};
 use stetfs_fuse::mountinfo::MountEntry;
 use stetfs_fuse::{MountError, Unmount, is_root, unmount};
 
-use super::mounted::{find_mount, mounts, volume_of};
+use super::mounted::{find_mount, mounts};
 use crate::args::UmountArgs;
 use crate::control::client::Client;
 use crate::failure::{Code, Failure, Result};
+use crate::held::volume_of;
 use crate::{control, print};
 
 /// Between two looks at something that is to go.

@@ -14,10 +14,11 @@ use stetfs_fuse::mountinfo::{self, MountEntry};
 
 use self::prometheus::Scrape;
 use super::connect;
-use super::mounted::{find_mount, mounts, name_of};
+use super::mounted::{find_mount, mounts};
 use crate::args::StatArgs;
 use crate::control::client::Client;
 use crate::failure::{Code, Failure, Result};
+use crate::held::name_of;
 use crate::print;
 
 /// How often `--watch` looks, unless it is said.
