@@ -1,22 +1,7 @@
 //! `stetfs flash`: traces, runs, figures.
 use std::path::Path;
-use std::process::{Command, Output};
 
-use crate::common::daemon::fails;
-
-fn stetfs(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_stetfs"))
-        .args(args)
-        .output()
-        .unwrap()
-}
-
-fn json(args: &[&str]) -> serde_json::Value {
-    let out = stetfs(args);
-    let error = String::from_utf8_lossy(&out.stderr);
-    assert!(out.status.success(), "{args:?}: {error}");
-    serde_json::from_slice(&out.stdout).unwrap()
-}
+use crate::common::daemon::{fails, json, ok};
 
 fn path(dir: &Path, name: &str) -> String {
     dir.join(name).to_str().unwrap().to_owned()
@@ -36,11 +21,10 @@ fn a_trace_is_converted_and_run() {
         })
         .collect();
     std::fs::write(&text, lines).unwrap();
-    let info = json(&["--json", "flash", "trace", "convert", &text, "-o", &trace]);
+    let info = json(&["flash", "trace", "convert", &text, "-o", &trace]);
     assert_eq!(info["requests"], 2000);
-    assert_eq!(info, json(&["--json", "flash", "trace", "info", &trace]));
+    assert_eq!(info, json(&["flash", "trace", "info", &trace]));
     let run = [
-        "--json",
         "flash",
         "run",
         &trace,
@@ -92,10 +76,7 @@ fn what_cannot_be_is_told() {
         (&["flash", "run", "video", "--policy", "best"], "gd-erase"),
         (&["flash", "figure", "2-1", "--cuts"], "figures 2-4"),
     ] {
-        let out = stetfs(args);
-        let error = String::from_utf8_lossy(&out.stderr);
-        assert_eq!(out.status.code(), Some(1), "{args:?}: {error}");
-        assert!(error.contains(expected), "{args:?}: {error}");
+        fails(args, 1, &[expected]);
     }
     fails(&["flash", "run", "nothing.csv"], 3, &["nothing.csv"]);
 }
@@ -104,14 +85,13 @@ fn what_cannot_be_is_told() {
 fn a_figure_has_the_papers_numbers_beside_ours() {
     let dir = tempfile::tempdir().unwrap();
     let out = path(dir.path(), "figures");
-    let figure = json(&["--json", "flash", "figure", "2-5", "--quick", "--out", &out]);
+    let figure = json(&["flash", "figure", "2-5", "--quick", "--out", &out]);
     assert_eq!(figure["name"], "2-5");
     assert_eq!(figure["panels"][0]["series"].as_array().unwrap().len(), 10);
     let svg = std::fs::read_to_string(Path::new(&out).join("flash-2-5.svg")).unwrap();
     assert!(svg.contains("ts-clock") && svg.contains("</svg>"));
     assert!(svg.contains("cache and erase block 4 MiB; seed 1") && svg.contains("The paper:"));
-    let text = stetfs(&["flash", "figure", "2-10", "--quick"]);
-    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    let text = ok(&["flash", "figure", "2-10", "--quick"]);
     for said in [
         "The paper: LRU and CFLRU write at random places",
         "What it says of the claims does not count",
@@ -122,7 +102,7 @@ fn a_figure_has_the_papers_numbers_beside_ours() {
 
 #[test]
 fn cleaning_by_copies_and_by_shares_moves_the_same() {
-    let figure = json(&["--json", "flash", "figure", "3-10", "--quick"]);
+    let figure = json(&["flash", "figure", "3-10", "--quick"]);
     let moved = &figure["panels"][0]["series"];
     assert_eq!(moved[0]["points"], moved[1]["points"]);
     let points = moved[0]["points"].as_array().unwrap();

@@ -4,8 +4,6 @@
 //! Each test is a function over a [`Mounter`], stamped for StetFS and (as a proof of the test
 //! itself) for the kernel's ext4.
 
-#![allow(dead_code, reason = "each test program uses its own part")]
-
 pub(crate) mod daemon;
 pub(crate) mod served;
 

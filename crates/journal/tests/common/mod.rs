@@ -1,5 +1,5 @@
 //! A volume in memory with a log at its start, and two schemes to run it with.
-#![allow(clippy::unwrap_used, dead_code, unreachable_pub)]
+#![allow(unreachable_pub)]
 
 pub mod frame;
 pub mod lanes;

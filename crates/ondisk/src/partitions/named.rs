@@ -6,23 +6,28 @@ use super::table::{Partition, Partitions};
 
 /// Why there is no partition of a name. A sentence without a subject, which is the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NoPartition(String);
+pub struct NoPartition {
+    why: String,
+    /// Nothing has that name; else it is of several, or of one that cannot be used.
+    pub is_missing: bool,
+}
+
+impl NoPartition {
+    fn unusable(why: String) -> NoPartition {
+        NoPartition {
+            why,
+            is_missing: false,
+        }
+    }
+}
 
 impl fmt::Display for NoPartition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.why)
     }
 }
 
 impl Partitions {
-    /// Whether there is one of this number, UUID, name or label, whatever it is.
-    pub fn has(&self, name: &str) -> bool {
-        let number: Option<u32> = name.parse().ok();
-        self.all
-            .iter()
-            .any(|p| Some(p.number) == number || p.is_called(name))
-    }
-
     /// The partition that is meant by a number, else by a UUID or a name of the partition or of the
     /// ext4 volume in it.
     ///
@@ -37,13 +42,16 @@ impl Partitions {
         };
         match found[..] {
             [one] => usable(one),
-            [] => Err(NoPartition(format!("no partition {name}: {self}"))),
+            [] => Err(NoPartition {
+                why: format!("no partition {name}: {self}"),
+                is_missing: true,
+            }),
             [..] => {
                 let numbers = found.iter().map(|p| p.number.to_string());
                 let numbers = numbers.collect::<Vec<_>>().join(" and ");
                 let why =
                     format!("more than one partition {name}: say which by its number, {numbers}");
-                Err(NoPartition(why))
+                Err(NoPartition::unusable(why))
             }
         }
     }
@@ -64,12 +72,14 @@ impl Partition {
 fn usable(partition: &Partition) -> Result<&Partition, NoPartition> {
     let number = partition.number;
     if partition.extended {
-        return Err(NoPartition(format!(
+        return Err(NoPartition::unusable(format!(
             "partition {number}, which is an extended one: volumes are in the logical ones in it, from 5 on"
         )));
     }
     match &partition.fault {
-        Some(fault) => Err(NoPartition(format!("partition {number}, but {fault}"))),
+        Some(fault) => Err(NoPartition::unusable(format!(
+            "partition {number}, but {fault}"
+        ))),
         None => Ok(partition),
     }
 }

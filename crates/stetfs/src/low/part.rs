@@ -105,7 +105,7 @@ impl OpenDisk {
             return Ok(OpenDisk::whole(host));
         };
         if let Part::Partition(name) = part
-            && named(read_partitions(&*host.device())?, name).ok() != Some(span)
+            && named(path, read_partitions(&*host.device())?, name).ok() != Some(span)
         {
             return Err(unsuitable(
                 path,
@@ -301,25 +301,24 @@ fn find_on<R: Fn(u64, &mut [u8]) -> Result<(), FsError>>(
             let len = size.unwrap_or(disk.size.saturating_sub(start));
             Span { start, len }
         }
-        Part::Partition(name) => {
-            let table = Partitions::read(disk)?;
-            let is_there = table.as_ref().is_some_and(|table| table.has(name));
-            named(table, name).map_err(|reason| match is_there {
-                true => fail(reason),
-                false => missing(path, reason),
-            })?
-        }
+        Part::Partition(name) => named(path, Partitions::read(disk)?, name)?,
     };
     span.check(disk.size, disk.sector).map_err(fail)?;
     Ok(span)
 }
 
-/// The bytes of a partition. What is wrong is a sentence without a subject, which is the disk.
-fn named(table: Option<Partitions>, name: &str) -> Result<Span, String> {
+/// The bytes of a partition of the disk at `path`.
+fn named(path: &Path, table: Option<Partitions>, name: &str) -> Result<Span> {
     let table = table.ok_or_else(|| {
-        format!("it has no partition table, so no partition {name}; leave partition= out if it is one volume as a whole")
+        let reason = format!(
+            "it has no partition table, so no partition {name}; leave partition= out if it is one volume as a whole"
+        );
+        missing(path, reason)
     })?;
-    let partition = table.named(name).map_err(|no| format!("it has {no}"))?;
+    let partition = table.named(name).map_err(|no| match no.is_missing {
+        true => missing(path, format!("it has {no}")),
+        false => unsuitable(path, format!("it has {no}")),
+    })?;
     Ok(Span {
         start: partition.offset,
         len: partition.size,
