@@ -188,6 +188,9 @@ fn processors_are_kept_awake_during_bursts_only() {
     let state = |name: &str| connection(&d)["low_latency"][name].take();
     assert_eq!(state("by"), LATENCY);
     assert_eq!(state("option"), "on");
+    let driver = std::fs::read_to_string("/sys/devices/system/cpu/cpuidle/current_driver");
+    let none = driver.is_ok_and(|driver| driver == "none\n");
+    assert_eq!(state("no_effect").is_string(), none);
     let end = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| busy(&d.dir, &end));

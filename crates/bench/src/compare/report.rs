@@ -85,7 +85,7 @@ pub struct Report {
     pub targets: Vec<String>,
     /// Rounds per workload and target.
     pub rounds: u32,
-    /// Kernel, processors, memory.
+    /// Kernel, processors and what they sleep by, memory.
     pub machine: String,
     /// All metrics, in the order of the workloads.
     pub metrics: Vec<Metric>,
@@ -412,5 +412,8 @@ fn machine() -> String {
                 .ok()
         })
         .map_or(0, |kib| kib >> 20);
-    format!("Linux {kernel}, {processors} processors, {memory} GiB")
+    // It decides how long a processor that sleeps takes to wake, and so much of what is measured.
+    let idle = std::fs::read_to_string("/sys/devices/system/cpu/cpuidle/current_driver")
+        .map_or_else(|_| "unknown".into(), |driver| driver.trim().to_owned());
+    format!("Linux {kernel}, {processors} processors (cpuidle driver: {idle}), {memory} GiB")
 }

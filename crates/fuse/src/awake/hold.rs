@@ -8,10 +8,19 @@ use super::spin;
 /// The kernel's: the longest time that waking a processor may take, in µs, for as long as somebody
 /// who said so has it open.
 pub(crate) const PATH: &str = "/dev/cpu_dma_latency";
+/// Which driver knows what sleeps there are; the kernel says "none" where it has none.
+const DRIVER: &str = "/sys/devices/system/cpu/cpuidle/current_driver";
 /// It may take no time: processors without work look for some instead of sleeping.
 const NONE: i32 = 0;
 /// It may take any: the kernel's own default, as if the file was not open.
 const ANY: i32 = 2_000_000_000;
+
+/// Why the kernel lets processors sleep all the same, if it does: where it has no driver that knows
+/// different sleeps (`cpuidle`), as in some virtual machines, it asks nobody and halts them.
+pub(super) fn no_effect() -> Option<&'static str> {
+    let driver = std::fs::read_to_string(DRIVER).ok()?;
+    (driver.trim() == "none").then_some("the kernel has no cpuidle driver here")
+}
 
 /// What is held. The file stays open, so that a process that later may open nothing can hold it
 /// still.

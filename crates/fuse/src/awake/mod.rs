@@ -36,9 +36,35 @@ pub enum LowLatency {
     Off,
 }
 
-/// What processors are kept awake with, and why it is not the kernel's way; nothing where that is
-/// off.
-pub(crate) struct Means(Option<(Hold, Option<String>)>);
+/// What processors are kept awake with; nothing where that is off.
+pub(crate) struct Means(Option<Found>);
+
+/// What was found to keep processors awake with.
+struct Found {
+    hold: Hold,
+    /// Why it is not the kernel's way.
+    why_not: Option<String>,
+    /// Why it does not keep them awake, if that is known.
+    no_effect: Option<&'static str>,
+}
+
+impl Found {
+    fn by_kernel() -> io::Result<Found> {
+        Ok(Found {
+            hold: Hold::by_kernel()?,
+            why_not: None,
+            no_effect: hold::no_effect(),
+        })
+    }
+
+    fn by_threads(why_not: Option<String>) -> Found {
+        Found {
+            hold: Hold::by_threads(),
+            why_not,
+            no_effect: None,
+        }
+    }
+}
 
 impl Means {
     /// As is wanted. To be called by who may open the kernel's file.
@@ -48,11 +74,11 @@ impl Means {
     pub(crate) fn find(wanted: LowLatency) -> io::Result<Means> {
         Ok(Means(match wanted {
             LowLatency::Off => None,
-            LowLatency::On => Some((Hold::by_kernel()?, None)),
-            LowLatency::Auto => Some(match Hold::by_kernel() {
-                Ok(hold) => (hold, None),
-                Err(e) => (Hold::by_threads(), Some(format!("{}: {e}", hold::PATH))),
-            }),
+            LowLatency::On => Some(Found::by_kernel()?),
+            LowLatency::Auto => Some(
+                Found::by_kernel()
+                    .unwrap_or_else(|e| Found::by_threads(Some(format!("{}: {e}", hold::PATH)))),
+            ),
         }))
     }
 }
@@ -92,16 +118,17 @@ impl Awake {
     pub(crate) fn start(means: Means) -> io::Result<Awake> {
         match means.0 {
             None => Ok(Awake::off()),
-            Some((hold, why_not)) => Awake::with(hold, why_not),
+            Some(found) => Awake::with(found),
         }
     }
 
-    fn with(hold: Hold, why_not: Option<String>) -> io::Result<Awake> {
-        let n = hold.keepers();
+    fn with(found: Found) -> io::Result<Awake> {
+        let n = found.hold.keepers();
         let shared = Arc::new(Shared {
             began: Instant::now(),
-            hold,
-            why_not,
+            hold: found.hold,
+            why_not: found.why_not,
+            no_effect: found.no_effect,
             counts: Mutex::default(),
             watched: AtomicBool::new(false),
             quiet: AtomicU64::new(0),
@@ -193,7 +220,7 @@ mod tests {
     /// The threads of the idle class can be had everywhere; what they hold is nothing that another
     /// test would see.
     fn awake() -> (Awake, Pulse) {
-        let awake = Awake::with(Hold::by_threads(), None).unwrap();
+        let awake = Awake::with(Found::by_threads(None)).unwrap();
         let pulse = awake.pulse();
         (awake, pulse)
     }

@@ -33,6 +33,9 @@ pub struct AwakeStats {
     /// Why not by the kernel's switch for it, if so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why_not: Option<String>,
+    /// Why the processors sleep all the same, if that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub no_effect: Option<&'static str>,
     /// Held now.
     pub held_now: bool,
     /// How often it was held.
@@ -55,6 +58,7 @@ pub(super) struct Shared {
     pub(super) began: Instant,
     pub(super) hold: Hold,
     pub(super) why_not: Option<String>,
+    pub(super) no_effect: Option<&'static str>,
     pub(super) counts: Mutex<Vec<Arc<Count>>>,
     /// The keeper is awake and looks itself.
     pub(super) watched: AtomicBool,
@@ -180,6 +184,7 @@ impl Shared {
         AwakeStats {
             by: self.hold.name(),
             why_not: self.why_not.clone(),
+            no_effect: self.no_effect,
             held_now: since.is_some(),
             times: self.times.load(Ordering::Relaxed),
             held_ms: (before + now).as_millis() as u64,
