@@ -21,5 +21,5 @@ pub use entry::{
     DirLayout, Entry, FileType, NAME_MAX, TAIL_LEN, decode_rec_len, encode_rec_len, min_rec_len,
     valid_name,
 };
-pub use read::{Entries, check, entries, find, inline_entries, max_room};
+pub use read::{Entries, check, entries, find, find_room, inline_entries};
 pub use tail::{checksum, has_tail, update_checksum, verify_checksum};

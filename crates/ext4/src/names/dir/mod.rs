@@ -205,8 +205,9 @@ impl Namespace {
 
     /// Whether a block has room for a name.
     fn has_room(&self, format: Format, block: &Arc<Block>, name: &[u8]) -> Result<bool> {
-        let room = in_block(block, dirent::max_room(&bytes(block)?, &format.layout))?;
-        Ok(room >= dirent::min_rec_len(name.len()))
+        let view = bytes(block)?;
+        let room = in_block(block, dirent::find_room(&view, &format.layout, name.len()))?;
+        Ok(room.is_some())
     }
 
     /// Finds room for a new entry `name`.

@@ -3,7 +3,7 @@
 use super::entry::{
     DirLayout, FileType, HEADER, WHAT, check_size, encode_rec_len, min_rec_len, valid_name, written,
 };
-use super::read::entries;
+use super::read::{entries, find_room};
 use super::tail::write_tail_head;
 use crate::bytes::put;
 use crate::error::{Result, corrupt};
@@ -18,19 +18,11 @@ pub fn insert(
     file_type: FileType,
 ) -> Result<Option<usize>> {
     check_new(name, inode, layout)?;
-    let need = min_rec_len(name.len());
-    let mut place = None;
-    for entry in entries(block, layout)? {
-        let entry = entry?;
-        if entry.room() >= need {
-            let used = entry.rec_len - entry.room();
-            place = Some((entry.offset, used, entry.room()));
-            break;
-        }
-    }
-    let Some((offset, used, room)) = place else {
+    let Some(place) = find_room(block, layout, name.len())? else {
         return Ok(None);
     };
+    let (offset, room) = (place.offset, place.room());
+    let used = place.rec_len - room;
     let at = offset + used;
     write_entry(block, layout, at, room, inode, file_type, name)?;
     if used != 0 {

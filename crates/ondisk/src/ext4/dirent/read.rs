@@ -1,13 +1,65 @@
 //! Entries are read, and checked.
 
-use super::entry::{
-    DirLayout, Entry, FileType, HEADER, WHAT, check_size, decode_rec_len, min_rec_len,
-};
+use super::entry::{DirLayout, Entry, FileType, WHAT, check_size, decode_rec_len, min_rec_len};
 use super::tail::has_tail;
-use crate::bytes::{le16, le32};
 use crate::error::{Result, corrupt};
 
+/// The bytes before a name.
+struct Head {
+    inode: u32,
+    rec_len: usize,
+    name_len: usize,
+    raw_type: u8,
+}
+
+impl Head {
+    /// Of the entry that `rest` begins with, and what follows it; `block` is as long as a block.
+    #[inline]
+    fn split<'a>(rest: &'a [u8], block: &[u8]) -> Option<(Head, &'a [u8])> {
+        let (&[i0, i1, i2, i3, l0, l1, name_len, raw_type], names) = rest.split_first_chunk()?;
+        let head = Head {
+            inode: u32::from_le_bytes([i0, i1, i2, i3]),
+            rec_len: decode_rec_len(u16::from_le_bytes([l0, l1]), block.len()),
+            name_len: usize::from(name_len),
+            raw_type,
+        };
+        Some((head, names))
+    }
+
+    /// What is wrong with it, if `left` bytes are left from its beginning to where entries end.
+    #[inline]
+    fn wrong(&self, layout: &DirLayout, left: usize) -> Option<String> {
+        let Head {
+            inode,
+            rec_len,
+            name_len,
+            raw_type,
+        } = *self;
+        if !rec_len.is_multiple_of(4) || rec_len < min_rec_len(name_len.max(1)) {
+            return Some(format!("rec_len {rec_len} for a name of {name_len} bytes"));
+        }
+        if left != rec_len && left < rec_len + min_rec_len(1) {
+            return Some(format!("rec_len {rec_len} where {left} bytes are left"));
+        }
+        if inode > layout.max_inode {
+            return Some(format!("inode {inode} of {}", layout.max_inode));
+        }
+        if inode != 0 && name_len == 0 {
+            return Some(format!("inode {inode} without a name"));
+        }
+        if !layout.filetype && raw_type != 0 {
+            // Without the feature the byte is the high half of a 16-bit name_len.
+            return Some(format!(
+                "name_len {}",
+                usize::from(raw_type) << 8 | name_len
+            ));
+        }
+        None
+    }
+}
+
 /// Reads and checks the entry at `offset`; `space` is where entries end.
+#[inline]
 fn entry_at<'a>(
     block: &'a [u8],
     layout: &DirLayout,
@@ -15,55 +67,17 @@ fn entry_at<'a>(
     offset: usize,
 ) -> Result<Entry<'a>> {
     let short = || corrupt!(WHAT, "at {offset}: no room for an entry before {space}");
-    let head = block
-        .get(..space)
-        .and_then(|b| b.get(offset..))
-        .ok_or_else(short)?;
-    let inode = le32(head, 0).ok_or_else(short)?;
-    let rec_len = decode_rec_len(le16(head, 4).ok_or_else(short)?, block.len());
-    let &[name_len, raw_type] = head
-        .get(6..HEADER)
-        .and_then(|b| b.first_chunk::<2>())
-        .ok_or_else(short)?;
-    let name_len = usize::from(name_len);
-    if !rec_len.is_multiple_of(4) || rec_len < min_rec_len(1) || rec_len < min_rec_len(name_len) {
-        return Err(corrupt!(
-            WHAT,
-            "at {offset}: rec_len {rec_len} for a name of {name_len} bytes"
-        ));
+    let rest = block.get(offset..space).ok_or_else(short)?;
+    let (head, names) = Head::split(rest, block).ok_or_else(short)?;
+    if let Some(wrong) = head.wrong(layout, rest.len()) {
+        return Err(corrupt!(WHAT, "at {offset}: {wrong}"));
     }
-    let left = head.len().checked_sub(rec_len);
-    if !left.is_some_and(|l| l == 0 || l >= min_rec_len(1)) {
-        return Err(corrupt!(
-            WHAT,
-            "at {offset}: rec_len {rec_len} where entries end at {space}"
-        ));
-    }
-    if inode > layout.max_inode {
-        return Err(corrupt!(
-            WHAT,
-            "at {offset}: inode {inode} of {}",
-            layout.max_inode
-        ));
-    }
-    if inode != 0 && name_len == 0 {
-        return Err(corrupt!(WHAT, "at {offset}: inode {inode} without a name"));
-    }
-    if !layout.filetype && raw_type != 0 {
-        // Without the feature the byte is the high half of a 16-bit name_len.
-        return Err(corrupt!(
-            WHAT,
-            "at {offset}: name_len {}",
-            usize::from(raw_type) << 8 | name_len
-        ));
-    }
-    let name = head.get(HEADER..HEADER + name_len).ok_or_else(short)?;
     Ok(Entry {
         offset,
-        inode,
-        rec_len,
-        file_type: FileType::from_raw(raw_type),
-        name,
+        inode: head.inode,
+        rec_len: head.rec_len,
+        file_type: FileType::from_raw(head.raw_type),
+        name: names.get(..head.name_len).ok_or_else(short)?,
     })
 }
 
@@ -132,14 +146,13 @@ pub fn inline_entries<'a>(part: &'a [u8], layout: &DirLayout) -> Entries<'a> {
 pub fn find<'a>(block: &'a [u8], layout: &DirLayout, name: &[u8]) -> Result<Option<Entry<'a>>> {
     let Entries { space, .. } = entries(block, layout)?;
     let mut rest = block.get(..space).unwrap_or_default();
-    while let Some((head, names)) = rest.split_first_chunk::<HEADER>() {
-        let &[i0, i1, i2, i3, l0, l1, name_len, _] = head;
-        let rec_len = decode_rec_len(u16::from_le_bytes([l0, l1]), block.len());
+    while let Some((head, names)) = Head::split(rest, block) {
         let offset = space - rest.len();
-        let wanted = usize::from(name_len) == name.len()
-            && names.get(..name.len()) == Some(name)
-            && u32::from_le_bytes([i0, i1, i2, i3]) != 0;
-        let next = rest.get(rec_len..).filter(|_| rec_len >= min_rec_len(1));
+        let wanted =
+            head.name_len == name.len() && names.get(..name.len()) == Some(name) && head.inode != 0;
+        let next = rest
+            .get(head.rec_len..)
+            .filter(|_| head.rec_len >= min_rec_len(1));
         match next {
             Some(next) if !wanted => rest = next,
             _ => {
@@ -160,7 +173,15 @@ pub fn check(block: &[u8], layout: &DirLayout) -> Result<()> {
     entries(block, layout)?.try_for_each(|e| e.map(drop))
 }
 
-/// Largest [`Entry::room`] in the block: a name fits if its [`min_rec_len`] is not above it.
-pub fn max_room(block: &[u8], layout: &DirLayout) -> Result<usize> {
-    entries(block, layout)?.try_fold(0, |max, e| Ok(max.max(e?.room())))
+/// The first entry that has [room](Entry::room) for a name of so many bytes. Entries behind it are
+/// not looked at.
+pub fn find_room<'a>(
+    block: &'a [u8],
+    layout: &DirLayout,
+    name_len: usize,
+) -> Result<Option<Entry<'a>>> {
+    let need = min_rec_len(name_len);
+    entries(block, layout)?
+        .find(|entry| entry.as_ref().map_or(true, |e| e.room() >= need))
+        .transpose()
 }
