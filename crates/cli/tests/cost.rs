@@ -156,9 +156,13 @@ fn try_volume(kind: &str, name: &str, make: fn(&Path)) -> (Vec<String>, u64) {
     assert!(taken(&volume) <= IMAGE, "{name}: {} bytes", taken(&volume));
     let (mut over, mut most, mut costs) = (Vec::new(), 0, Vec::new());
     let wanted = |args: &&&[&str]| match kind {
-        // What is to be done when a volume is opened is the same whatever it is opened for.
+        // What is to be done when a volume is opened is the same whatever it is opened for, and
+        // where nothing is damaged nothing is salvaged.
         "logs" | "fast commits" | "records" | "orphans" => {
-            args.contains(&"info") || args.contains(&"dump") || args.contains(&"recover")
+            let salvages = args.contains(&"--salvage");
+            let damaged = ["logs", "records"].contains(&kind);
+            let recovers = args.contains(&"recover") && (damaged || !salvages);
+            recovers || args.contains(&"info") || args.contains(&"dump")
         }
         // All that a hole reads as is what whoever says `cat` wants.
         _ => !args.contains(&"cat") || !name.contains("holes"),

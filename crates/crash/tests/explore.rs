@@ -731,7 +731,7 @@ fn a_record_survives_its_file() {
     assert_eq!((a.blocks, a.inodes), (b.blocks, b.inodes));
     let numbers = |r: &Recording| {
         let config = Config {
-            passes: Some(1),
+            states: Some(1000),
             ..quick()
         };
         let o = explored(r, config);

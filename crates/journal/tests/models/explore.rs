@@ -18,7 +18,7 @@ use stetfs_sync::plain::shuttle::{Config, FailurePersistence, Runner};
 use stetfs_sync::plain::take_out;
 
 /// Orders of each model, unless the environment says otherwise.
-const SCHEDULES: usize = 2000;
+const SCHEDULES: usize = 1000;
 /// At most so many where one is to be found in which it fails.
 const SEARCH: usize = 100_000;
 /// Of them, so many by one seed: a fifth at random, then by PCT.
