@@ -106,24 +106,36 @@ impl ChecksumMode {
     }
 }
 
-/// The value of a word that nothing uses with which a structure has `checksum`; `compute` gives the
-/// checksum for a value of the word. A CRC is linear: each bit of the word flips a set of bits of
-/// the checksum, and the 32 sets are a basis. So what changes in one sector need not change a
-/// checksum in another.
-pub fn word_keeping(checksum: u32, mut compute: impl FnMut(u32) -> u32) -> Option<u32> {
-    let zero = compute(0);
-    // By their highest bit: a set, and the word that flips it.
-    let mut basis = [(0u32, 0u32); 32];
-    for bit in 0..32 {
-        let (flips, word) = reduce(&basis, compute(1 << bit) ^ zero, 1 << bit);
-        if flips != 0
-            && let Some(place) = basis.get_mut(flips.ilog2() as usize)
-        {
-            *place = (flips, word);
+/// A word of a structure that nothing uses, so that its checksum can stay what it is. A CRC is
+/// linear: each bit of the word flips a set of bits of the checksum, whatever else the structure
+/// holds, and the 32 sets are a basis. So what changes in one sector need not change a checksum in
+/// another.
+pub(crate) struct SpareWord {
+    /// By their highest bit: a set, and the word that flips it.
+    basis: [(u32, u32); 32],
+}
+
+impl SpareWord {
+    /// `compute` gives the checksum of one such structure for a value of the word.
+    pub(crate) fn new(mut compute: impl FnMut(u32) -> u32) -> SpareWord {
+        let zero = compute(0);
+        let mut basis = [(0u32, 0u32); 32];
+        for bit in 0..32 {
+            let (flips, word) = reduce(&basis, compute(1 << bit) ^ zero, 1 << bit);
+            if flips != 0
+                && let Some(place) = basis.get_mut(flips.ilog2() as usize)
+            {
+                *place = (flips, word);
+            }
         }
+        SpareWord { basis }
     }
-    let (rest, word) = reduce(&basis, checksum ^ zero, 0);
-    (rest == 0).then_some(word)
+
+    /// The word's value with which a structure has `checksum` that has `zero` with none.
+    pub(crate) fn keeping(&self, checksum: u32, zero: u32) -> Option<u32> {
+        let (rest, word) = reduce(&self.basis, checksum ^ zero, 0);
+        (rest == 0).then_some(word)
+    }
 }
 
 /// Takes the members of a basis that are in `flips` out of it.

@@ -1,6 +1,6 @@
 //! Multiple mount protection: the block that says who uses the volume (`struct mmp_struct`).
 
-use super::checksum::{ChecksumMode, ext4_crc32c, word_keeping};
+use super::checksum::{ChecksumMode, SpareWord, ext4_crc32c};
 use crate::bytes::{assert_layout, prefix};
 use crate::error::{Result, corrupt};
 use zerocopy::little_endian::{U16, U32, U64};
@@ -70,10 +70,12 @@ impl Mmp {
     pub fn first_sector(&mut self, mode: &ChecksumMode) -> &[u8] {
         if mode.metadata_seed().is_some() {
             let mut copy = self.clone();
-            let word = word_keeping(self.checksum.get(), |word| {
+            let mut compute = |word| {
                 copy.spare.set(word);
                 copy.expected(mode).unwrap_or(0)
-            });
+            };
+            let zero = compute(0);
+            let word = SpareWord::new(compute).keeping(self.checksum.get(), zero);
             // Always found: the 32 bits of a word reach every CRC.
             self.spare.set(word.unwrap_or(0));
         }

@@ -7,14 +7,22 @@
 //! new checksum is that of the first sector as it is, and as it was: with the word both leave the
 //! CRC in one state. So any of the first sectors is right beside any of the second ones.
 
-use zerocopy::IntoBytes;
+use std::sync::LazyLock;
+
+use zerocopy::{FromZeros, IntoBytes};
 
 use super::Superblock;
-use crate::ext4::checksum::word_keeping;
+use crate::ext4::checksum::SpareWord;
 use crate::ext4::features::RoCompat;
 
 /// The unit that a device writes as a whole, bytes.
 const SECTOR: usize = 512;
+
+/// `s_algorithm_usage_bitmap`: of any superblock, for the other bytes do not matter.
+static SPARE: LazyLock<SpareWord> = LazyLock::new(|| {
+    let mut any = Superblock::new_zeroed();
+    SpareWord::new(|word| any.compute_with(word))
+});
 
 impl Superblock {
     /// Like [`update_checksum`](Self::update_checksum), and so that either sector may reach the
@@ -31,13 +39,16 @@ impl Superblock {
         ) {
             to.copy_from_slice(from);
         }
-        let word = word_keeping(before.checksum.get(), |word| {
-            first.algorithm_usage_bitmap.set(word);
-            first.compute_checksum()
-        });
-        if let Some(word) = word {
+        let zero = first.compute_with(0);
+        if let Some(word) = SPARE.keeping(before.checksum.get(), zero) {
             self.algorithm_usage_bitmap.set(word);
         }
         self.update_checksum();
+    }
+
+    /// The checksum with this value of the spare word.
+    fn compute_with(&mut self, word: u32) -> u32 {
+        self.algorithm_usage_bitmap.set(word);
+        self.compute_checksum()
     }
 }
