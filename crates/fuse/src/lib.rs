@@ -61,7 +61,7 @@ mod volume_fs;
 mod walkers;
 mod wire;
 
-pub use awake::{AwakeStats, LowLatency};
+pub use awake::{AwakeStats, LowLatency, idle_driver};
 pub use connection::{Connection, ConnectionStats};
 pub use device_fs::{Control, DeviceFs, Report};
 pub use fakeroot::Ids;

@@ -413,7 +413,6 @@ fn machine() -> String {
         })
         .map_or(0, |kib| kib >> 20);
     // It decides how long a processor that sleeps takes to wake, and so much of what is measured.
-    let idle = std::fs::read_to_string("/sys/devices/system/cpu/cpuidle/current_driver")
-        .map_or_else(|_| "unknown".into(), |driver| driver.trim().to_owned());
+    let idle = stetfs_fuse::idle_driver().unwrap_or_else(|| "unknown".into());
     format!("Linux {kernel}, {processors} processors (cpuidle driver: {idle}), {memory} GiB")
 }

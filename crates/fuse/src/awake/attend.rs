@@ -143,11 +143,11 @@ impl Attention {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::super::{Awake, Found};
+    use super::super::{Awake, Hold};
     use super::*;
 
     fn awake() -> Awake {
-        Awake::with(Found::by_threads(None)).unwrap()
+        Awake::with(Hold::by_threads(None)).unwrap()
     }
 
     fn attention(awake: &Awake) -> Attention {

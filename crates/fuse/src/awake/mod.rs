@@ -21,6 +21,7 @@ use parking_lot::Mutex;
 pub(crate) use self::attend::Attention;
 use self::hold::Hold;
 pub(crate) use self::hold::PATH;
+pub use self::hold::idle_driver;
 pub use self::shared::AwakeStats;
 use self::shared::{Attended, Count, Shared};
 
@@ -37,34 +38,7 @@ pub enum LowLatency {
 }
 
 /// What processors are kept awake with; nothing where that is off.
-pub(crate) struct Means(Option<Found>);
-
-/// What was found to keep processors awake with.
-struct Found {
-    hold: Hold,
-    /// Why it is not the kernel's way.
-    why_not: Option<String>,
-    /// Why it does not keep them awake, if that is known.
-    no_effect: Option<&'static str>,
-}
-
-impl Found {
-    fn by_kernel() -> io::Result<Found> {
-        Ok(Found {
-            hold: Hold::by_kernel()?,
-            why_not: None,
-            no_effect: hold::no_effect(),
-        })
-    }
-
-    fn by_threads(why_not: Option<String>) -> Found {
-        Found {
-            hold: Hold::by_threads(),
-            why_not,
-            no_effect: None,
-        }
-    }
-}
+pub(crate) struct Means(Option<Hold>);
 
 impl Means {
     /// As is wanted. To be called by who may open the kernel's file.
@@ -74,10 +48,10 @@ impl Means {
     pub(crate) fn find(wanted: LowLatency) -> io::Result<Means> {
         Ok(Means(match wanted {
             LowLatency::Off => None,
-            LowLatency::On => Some(Found::by_kernel()?),
+            LowLatency::On => Some(Hold::by_kernel()?),
             LowLatency::Auto => Some(
-                Found::by_kernel()
-                    .unwrap_or_else(|e| Found::by_threads(Some(format!("{}: {e}", hold::PATH)))),
+                Hold::by_kernel()
+                    .unwrap_or_else(|e| Hold::by_threads(Some(format!("{}: {e}", hold::PATH)))),
             ),
         }))
     }
@@ -118,17 +92,15 @@ impl Awake {
     pub(crate) fn start(means: Means) -> io::Result<Awake> {
         match means.0 {
             None => Ok(Awake::off()),
-            Some(found) => Awake::with(found),
+            Some(hold) => Awake::with(hold),
         }
     }
 
-    fn with(found: Found) -> io::Result<Awake> {
-        let n = found.hold.keepers();
+    fn with(hold: Hold) -> io::Result<Awake> {
+        let n = hold.keepers();
         let shared = Arc::new(Shared {
             began: Instant::now(),
-            hold: found.hold,
-            why_not: found.why_not,
-            no_effect: found.no_effect,
+            hold,
             counts: Mutex::default(),
             watched: AtomicBool::new(false),
             quiet: AtomicU64::new(0),
@@ -220,7 +192,7 @@ mod tests {
     /// The threads of the idle class can be had everywhere; what they hold is nothing that another
     /// test would see.
     fn awake() -> (Awake, Pulse) {
-        let awake = Awake::with(Found::by_threads(None)).unwrap();
+        let awake = Awake::with(Hold::by_threads(None)).unwrap();
         let pulse = awake.pulse();
         (awake, pulse)
     }

@@ -57,8 +57,6 @@ pub(super) struct Count(pub(super) AtomicU64);
 pub(super) struct Shared {
     pub(super) began: Instant,
     pub(super) hold: Hold,
-    pub(super) why_not: Option<String>,
-    pub(super) no_effect: Option<&'static str>,
     pub(super) counts: Mutex<Vec<Arc<Count>>>,
     /// The keeper is awake and looks itself.
     pub(super) watched: AtomicBool,
@@ -183,8 +181,8 @@ impl Shared {
         let before = Duration::from_micros(self.held_micros.load(Ordering::Relaxed));
         AwakeStats {
             by: self.hold.name(),
-            why_not: self.why_not.clone(),
-            no_effect: self.no_effect,
+            why_not: self.hold.why_not().map(str::to_owned),
+            no_effect: self.hold.no_effect(),
             held_now: since.is_some(),
             times: self.times.load(Ordering::Relaxed),
             held_ms: (before + now).as_millis() as u64,
