@@ -185,7 +185,7 @@ fn try_volume(kind: &str, name: &str, make: fn(&Path)) -> (Vec<String>, u64) {
         });
         costs.extend(cost.map(|cost| (args.join(" "), cost)));
     }
-    let by_recover = ["logs", "records"].contains(&kind);
+    let by_recover = ["logs", "fast commits", "records"].contains(&kind);
     let mount = (!by_recover).then(|| less_of_two(|| mounted(&volume)));
     let mount = mount.flatten();
     costs.extend(mount.map(|cost| ("mounted".to_owned(), cost)));

@@ -97,14 +97,14 @@ fn exercise(mounter: &Mounter, mkfs: &Mkfs, config: &str, seed: u64, operations:
     image.e2fsck_fn().unwrap();
 }
 
-/// Operations on a preset, 40,000 if nobody says how many.
+/// Operations on a preset, 16,000 if nobody says how many.
 fn full_length(preset: &str) {
     exercise(
         &stetfs_with(&format!("journal={preset}")),
         &Mkfs::new(),
         MIXED,
         seed("STETFS_FSX_SEED"),
-        number("STETFS_FSX_OPS", 20_000),
+        number("STETFS_FSX_OPS", 8_000),
     );
 }
 
@@ -130,7 +130,7 @@ fn stetfs_small_blocks() {
         &Mkfs::blocks(1024),
         SMALL,
         seed("STETFS_FSX_SEED"),
-        number("STETFS_FSX_OPS", 20_000),
+        number("STETFS_FSX_OPS", 8_000),
     );
 }
 
