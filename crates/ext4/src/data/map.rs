@@ -228,22 +228,39 @@ impl DataStore {
         body: &InodeBody,
         lblk: u32,
     ) -> Result<Arc<Block>> {
-        match self.map(inode, body, lblk, 1)? {
+        if let Some(nr) = inode.places.get(lblk) {
+            debug_assert!(
+                self.dir_place(inode, body, lblk)
+                    .ok()
+                    .is_none_or(|at| at == Some(nr)),
+                "block {lblk} of directory {} lies no more at {nr}",
+                inode.ino
+            );
+            return Ok(self.vol.cache.read(nr)?);
+        }
+        let Some(nr) = self.dir_place(inode, body, lblk)? else {
+            let e = FsError::corrupt(
+                "directory",
+                0,
+                format!("inode {} has a hole at block {lblk}", inode.ino),
+            );
+            self.vol.report(&e);
+            return Err(e);
+        };
+        inode.places.note(lblk, nr);
+        Ok(self.vol.cache.read(nr)?)
+    }
+
+    /// Where the map of a directory says that a block lies; `None` where it says nothing.
+    fn dir_place(&self, inode: &Inode, body: &InodeBody, lblk: u32) -> Result<Option<BlockNr>> {
+        Ok(match self.map(inode, body, lblk, 1)? {
             Mapping::Mapped {
                 start,
                 unwritten: false,
                 ..
-            } => Ok(self.vol.cache.read(start)?),
-            _ => {
-                let e = FsError::corrupt(
-                    "directory",
-                    0,
-                    format!("inode {} has a hole at block {lblk}", inode.ino),
-                );
-                self.vol.report(&e);
-                Err(e)
-            }
-        }
+            } => Some(start),
+            _ => None,
+        })
     }
 
     /// Appends a zeroed block to a directory and writes the inode (`credits::APPEND_DIR_BLOCK`).

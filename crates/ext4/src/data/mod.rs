@@ -1,7 +1,7 @@
 //! File data: where it lies, reading, writing, truncation, fallocate, seeking, syncing.
 //!
 //! * `extents` and `blockmap`: the two ways of mapping, behind `mapping`; `map`: what lies at a
-//!   place of a file; `clusters`: space for it;
+//!   place of a file, `dir_places`: what it said of a directory; `clusters`: space for it;
 //! * `inline`: content that lies in the inode;
 //! * `dirty`: data blocks newer than their homes (their ledger is `durability`'s); `home`: their
 //!   way there; `flusher`: in the background; `precedence`: who gives way; `failures`: who is told
@@ -30,6 +30,7 @@ pub(crate) mod blockmap;
 mod bmap;
 mod clusters;
 pub(crate) mod credits;
+mod dir_places;
 mod dirty;
 mod dirty_data;
 mod dirty_set;
@@ -63,6 +64,7 @@ mod whole;
 mod write;
 
 pub use atomic::AtomicGroup;
+pub(crate) use dir_places::DirPlaces;
 pub(crate) use dirty_data::DirtyData;
 pub use failures::KeptFailures;
 pub(crate) use failures::Opener;

@@ -28,6 +28,8 @@ use crate::types::Ino;
 const SHARDS: usize = 64;
 /// Inodes that stay in memory without being needed, over all shards.
 const CAPACITY: usize = 16 << 10;
+/// Inodes that are looked at for one that may leave.
+const LOOKS: usize = 16;
 /// Stale numbers that a shard's queue may hold beside as many as it has inodes.
 const QUEUE_SLACK: usize = 256;
 
@@ -39,6 +41,8 @@ pub(super) struct Shard {
     pub(super) lookups: HashMap<Ino, u64>,
     /// Candidates for leaving, oldest first. A number may be stale.
     queue: VecDeque<Ino>,
+    /// The last search found none that may leave.
+    stuck: bool,
     /// Sync points of all inodes that left (inode.I2).
     pub(super) evicted: CommitPoint,
 }
@@ -116,7 +120,7 @@ impl InodeCache {
 impl Shard {
     pub(super) fn insert(&mut self, inode: Arc<Inode>) {
         let ino = inode.ino;
-        while self.inodes.len() >= CAPACITY / SHARDS && self.evict_one() {}
+        self.make_room();
         let before = self.inodes.insert(
             ino,
             Entry {
@@ -139,9 +143,20 @@ impl Shard {
         }
     }
 
-    /// Lets one inode go that nobody needs; gives up after a bounded search.
-    fn evict_one(&mut self) -> bool {
-        for _ in 0..16 {
+    /// Lets inodes go that nobody needs while there are too many. Where none may leave, as while an
+    /// archive is unpacked, each new one has one other looked at.
+    fn make_room(&mut self) {
+        while self.inodes.len() >= CAPACITY / SHARDS {
+            self.stuck = !self.evict_one(if self.stuck { 1 } else { LOOKS });
+            if self.stuck {
+                return;
+            }
+        }
+    }
+
+    /// Lets one inode go that nobody needs, of so many that are looked at.
+    fn evict_one(&mut self, looks: usize) -> bool {
+        for _ in 0..looks {
             let Some(ino) = self.queue.pop_front() else {
                 return false;
             };

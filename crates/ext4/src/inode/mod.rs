@@ -35,7 +35,7 @@ pub use orphans::OrphansFinished;
 pub(crate) use orphans::{OrphanFile, OrphanPlace, Orphans};
 pub(crate) use store::InodeStore;
 
-use crate::data::{DirtyData, ReadAhead};
+use crate::data::{DirPlaces, DirtyData, ReadAhead};
 use crate::durability::MetadataLedger;
 use crate::error::{FsError, Result};
 use crate::space::Window;
@@ -77,6 +77,8 @@ pub(crate) struct Inode {
     pub(crate) grouped: AtomicBool,
     /// Of a directory: its map was looked through, and names no block twice.
     pub(crate) blocks_once: AtomicBool,
+    /// Of a directory: where its blocks lie.
+    pub(crate) places: DirPlaces,
     /// Being deleted or deleted: nobody gets it any more. Who has it may go on until it is
     /// [`deleted`](Self::deleted).
     pub(crate) dead: AtomicBool,
@@ -111,6 +113,7 @@ impl Inode {
             told: AtomicBool::new(false),
             grouped: AtomicBool::new(false),
             blocks_once: AtomicBool::new(false),
+            places: DirPlaces::default(),
             dead: AtomicBool::new(false),
             deleted: AtomicBool::new(false),
         })

@@ -156,8 +156,8 @@ fn reduce(basis: &[(u32, u32); 32], mut flips: u32, mut word: u32) -> (u32, u32)
 /// blocks and index nodes, and the blocks of the orphan file.
 #[must_use]
 pub fn inode_seed(csum_seed: u32, ino: u32, generation: u32) -> u32 {
-    let s = ext4_crc32c(csum_seed, &ino.to_le_bytes());
-    ext4_crc32c(s, &generation.to_le_bytes())
+    let words = u64::from(ino) | u64::from(generation) << 32;
+    ext4_crc32c(csum_seed, &words.to_le_bytes())
 }
 
 /// CRC-32C over `bytes` in which the `len` bytes at `hole` count as zero (a checksum field, `len` ≤

@@ -3,7 +3,7 @@
 use super::entry::{
     DirLayout, FileType, HEADER, WHAT, check_size, encode_rec_len, min_rec_len, valid_name, written,
 };
-use super::read::{entries, find_room};
+use super::read::{find_room, heads};
 use super::tail::write_tail_head;
 use crate::bytes::put;
 use crate::error::{Result, corrupt};
@@ -34,17 +34,22 @@ pub fn insert(
 /// Removes the entry in use at `offset`: its space goes to the entry before it, or it becomes free
 /// if it is the first. The bytes of the removed entry are wiped.
 pub fn delete(block: &mut [u8], layout: &DirLayout, offset: usize) -> Result<()> {
-    let mut before: Option<(usize, usize)> = None;
+    let mut before = None;
     let mut found = None;
-    for entry in entries(block, layout)? {
-        let entry = entry?;
-        if entry.offset == offset {
-            found = (entry.inode != 0).then_some((entry.rec_len, min_rec_len(entry.name.len())));
+    let mut heads = heads(block, layout)?;
+    for (at, head, _) in heads.by_ref() {
+        if at >= offset {
+            found = (at == offset && head.inode != 0).then_some(at);
             break;
         }
-        before = Some((entry.offset, entry.rec_len));
+        before = Some(at);
     }
-    let (rec_len, used) = found.ok_or_else(|| corrupt!(WHAT, "no entry in use at {offset}"))?;
+    // What changes is checked.
+    let none = || corrupt!(WHAT, "no entry in use at {offset}");
+    let removed = heads.entry(found.ok_or_else(none)?)?;
+    let (rec_len, used) = (removed.rec_len, min_rec_len(removed.name.len()));
+    let before = before.map(|at| heads.entry(at)).transpose()?;
+    let before = before.map(|entry| (entry.offset, entry.rec_len));
     match before {
         Some((prev, prev_len)) => {
             set_rec_len(block, prev, prev_len + rec_len)?;
@@ -67,26 +72,19 @@ pub fn set_inode(
     inode: u32,
     file_type: FileType,
 ) -> Result<()> {
-    let entry = entries(block, layout)?
-        .find_map(|e| match e {
-            Ok(e) if e.offset < offset => None,
-            other => Some(other),
-        })
-        .transpose()?;
+    let mut heads = heads(block, layout)?;
+    let there = heads.any(|(at, head, _)| at == offset && head.inode != 0);
+    let entry = there.then(|| heads.entry(offset)).transpose()?;
     match entry {
-        Some(e)
-            if e.offset == offset && e.inode != 0 && (1..=layout.max_inode).contains(&inode) =>
-        {
-            write_head(
-                block,
-                layout,
-                offset,
-                inode,
-                e.rec_len,
-                e.name.len(),
-                file_type,
-            )
-        }
+        Some(e) if (1..=layout.max_inode).contains(&inode) => write_head(
+            block,
+            layout,
+            offset,
+            inode,
+            e.rec_len,
+            e.name.len(),
+            file_type,
+        ),
         _ => Err(corrupt!(
             WHAT,
             "no entry in use at {offset} that could name inode {inode}"

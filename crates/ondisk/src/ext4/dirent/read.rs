@@ -5,9 +5,9 @@ use super::tail::has_tail;
 use crate::error::{Result, corrupt};
 
 /// The bytes before a name.
-struct Head {
-    inode: u32,
-    rec_len: usize,
+pub(super) struct Head {
+    pub(super) inode: u32,
+    pub(super) rec_len: usize,
     name_len: usize,
     raw_type: u8,
 }
@@ -24,6 +24,16 @@ impl Head {
             raw_type,
         };
         Some((head, names))
+    }
+
+    /// See [`Entry::room`].
+    #[inline]
+    fn room(&self) -> usize {
+        if self.inode == 0 {
+            self.rec_len
+        } else {
+            self.rec_len.saturating_sub(min_rec_len(self.name_len))
+        }
     }
 
     /// What is wrong with it, if `left` bytes are left from its beginning to where entries end.
@@ -141,31 +151,83 @@ pub fn inline_entries<'a>(part: &'a [u8], layout: &DirLayout) -> Entries<'a> {
     }
 }
 
-/// The entry in use that has this name. Entries behind it are not looked at, and of those before it
-/// only what leads to the next: this is most of what directories are read for.
-pub fn find<'a>(block: &'a [u8], layout: &DirLayout, name: &[u8]) -> Result<Option<Entry<'a>>> {
-    let Entries { space, .. } = entries(block, layout)?;
-    let mut rest = block.get(..space).unwrap_or_default();
-    while let Some((head, names)) = Head::split(rest, block) {
-        let offset = space - rest.len();
-        let wanted =
-            head.name_len == name.len() && names.get(..name.len()) == Some(name) && head.inode != 0;
-        let next = rest
-            .get(head.rec_len..)
-            .filter(|_| head.rec_len >= min_rec_len(1));
-        match next {
-            Some(next) if !wanted => rest = next,
-            _ => {
-                let entry = entry_at(block, layout, space, offset)?;
-                return Ok(wanted.then_some(entry));
-            }
+/// The heads of a block's entries, with their offsets and what follows each. Of an entry no more is
+/// checked than what leads to the next: this is most of what directories are read for.
+pub(super) struct Heads<'a> {
+    block: &'a [u8],
+    layout: DirLayout,
+    space: usize,
+    next: usize,
+}
+
+pub(super) fn heads<'a>(block: &'a [u8], layout: &DirLayout) -> Result<Heads<'a>> {
+    let Entries {
+        block,
+        layout,
+        space,
+        next,
+    } = entries(block, layout)?;
+    Ok(Heads {
+        block,
+        layout,
+        space,
+        next,
+    })
+}
+
+impl<'a> Heads<'a> {
+    /// The entry at `offset`, checked as any.
+    pub(super) fn entry(&self, offset: usize) -> Result<Entry<'a>> {
+        entry_at(self.block, &self.layout, self.space, offset)
+    }
+
+    /// To be asked when no more comes.
+    ///
+    /// # Errors
+    /// The entry that does not lead to another, nor to where entries end.
+    pub(super) fn end(self) -> Result<()> {
+        if self.next == self.space {
+            return Ok(());
         }
+        self.entry(self.next).map(drop)
     }
-    if rest.is_empty() {
-        Ok(None)
-    } else {
-        entry_at(block, layout, space, space - rest.len()).map(|_| None)
+}
+
+impl<'a> Iterator for Heads<'a> {
+    type Item = (usize, Head, &'a [u8]);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let offset = self.next;
+        let rest = self.block.get(offset..self.space)?;
+        let (head, names) = Head::split(rest, self.block)?;
+        if !(min_rec_len(1)..=rest.len()).contains(&head.rec_len) {
+            return None;
+        }
+        self.next += head.rec_len;
+        Some((offset, head, names))
     }
+}
+
+/// The first entry whose head is as wanted; those behind it are not looked at.
+#[inline]
+fn first_of<'a>(
+    block: &'a [u8],
+    layout: &DirLayout,
+    wanted: impl Fn(&Head, &[u8]) -> bool,
+) -> Result<Option<Entry<'a>>> {
+    let mut heads = heads(block, layout)?;
+    match heads.find(|(_, head, names)| wanted(head, names)) {
+        Some((offset, ..)) => heads.entry(offset).map(Some),
+        None => heads.end().map(|()| None),
+    }
+}
+
+/// The entry in use that has this name.
+pub fn find<'a>(block: &'a [u8], layout: &DirLayout, name: &[u8]) -> Result<Option<Entry<'a>>> {
+    first_of(block, layout, |head, names| {
+        head.name_len == name.len() && names.get(..name.len()) == Some(name) && head.inode != 0
+    })
 }
 
 /// Checks the whole block: every entry, and that the chain ends where it has to.
@@ -173,15 +235,12 @@ pub fn check(block: &[u8], layout: &DirLayout) -> Result<()> {
     entries(block, layout)?.try_for_each(|e| e.map(drop))
 }
 
-/// The first entry that has [room](Entry::room) for a name of so many bytes. Entries behind it are
-/// not looked at.
+/// The first entry that has [room](Entry::room) for a name of so many bytes.
 pub fn find_room<'a>(
     block: &'a [u8],
     layout: &DirLayout,
     name_len: usize,
 ) -> Result<Option<Entry<'a>>> {
     let need = min_rec_len(name_len);
-    entries(block, layout)?
-        .find(|entry| entry.as_ref().map_or(true, |e| e.room() >= need))
-        .transpose()
+    first_of(block, layout, |head, _| head.room() >= need)
 }

@@ -4,7 +4,7 @@ use super::raw::RawInode;
 use super::{DeviceNumber, I_BLOCK, I_BLOCK_LEN, InodeFlags, InodeView};
 use crate::bytes::put;
 use crate::error::{OnDiskError, Result};
-use crate::ext4::checksum::ChecksumMode;
+use crate::ext4::checksum::{ChecksumMode, ext4_crc32c};
 use crate::ext4::time::Timestamp;
 use crate::num::{high16, high32, low16, low32};
 use core::mem::offset_of;
@@ -237,11 +237,26 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> InodeView<B> {
 
     /// Stores the right checksum, if the volume has them. Call it last.
     pub fn update_checksum(&mut self, ino: u32, mode: &ChecksumMode) {
-        if let Some(c) = self.compute_checksum(ino, mode) {
-            self.put(offset_of!(RawInode, checksum_lo), &low16(c).to_le_bytes());
-            if self.has_checksum_hi() {
-                self.put(offset_of!(RawInode, checksum_hi), &high16(c).to_le_bytes());
-            }
+        let Some(seed) = self.csum_seed(ino, mode) else {
+            return;
+        };
+        // They count as zeros: so made, all is summed up in one piece.
+        self.put_checksum(0);
+        let checksum = ext4_crc32c(seed, self.bytes());
+        self.put_checksum(checksum);
+        debug_assert!(self.verify_checksum(ino, mode), "the checksum of {ino}");
+    }
+
+    fn put_checksum(&mut self, checksum: u32) {
+        self.put(
+            offset_of!(RawInode, checksum_lo),
+            &low16(checksum).to_le_bytes(),
+        );
+        if self.has_checksum_hi() {
+            self.put(
+                offset_of!(RawInode, checksum_hi),
+                &high16(checksum).to_le_bytes(),
+            );
         }
     }
 }
