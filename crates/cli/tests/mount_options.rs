@@ -4,11 +4,12 @@
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::common::daemon::{Daemon, json, ok};
+use crate::common::daemon::{Daemon, fails, json, ok};
 use crate::common::stetfs_with;
-use stetfs_testkit::{Image, Mkfs, Mounter, wait_until};
+use stetfs_testkit::{Image, Mkfs, Mounter, cmd, wait_until};
 
 /// Options for the kernel, and the same for StetFS.
 fn both(options: &str) -> [Mounter; 2] {
@@ -243,4 +244,112 @@ fn dirty_expire_is_the_age_at_which_data_is_written() {
         assert_eq!(lies().as_bytes(), [4; 8192], "{preset}");
         mount.image.e2fsck_fn().unwrap();
     }
+}
+
+/// What only says how the kernel's ext4 goes about things, as its lines in fstab have it.
+const HOW_THE_KERNEL_DOES_IT: &str = "auto_da_alloc,auto_da_alloc=1,noauto_da_alloc,bh,nobh,\
+    block_validity,noblock_validity,bsddf,nocheck,delalloc,nodelalloc,\
+    dioread_lock,dioread_nolock,nodioread_nolock,i_version,init_itable,init_itable=10,\
+    noinit_itable,inode_readahead_blks=0,inode_readahead_blks=64,journal_checksum,\
+    nojournal_checksum,journal_ioprio=7,max_batch_time=15000,min_batch_time=0,mb_optimize_scan=0,\
+    mb_optimize_scan=1,no_mbcache,nombcache,mblk_io_submit,nomblk_io_submit,oldalloc,orlov,\
+    prefetch_block_bitmaps,no_prefetch_block_bitmaps,reservation,noreservation,stripe=0,stripe=16,\
+    warn_on_error,nowarn_on_error";
+
+#[test]
+fn how_the_kernel_goes_about_things_is_taken_and_means_nothing() {
+    let image = image();
+    for mounter in both(HOW_THE_KERNEL_DOES_IT) {
+        let mounted = mounter.mount(image.path()).unwrap();
+        std::fs::write(mounted.path().join("f"), mounter.name()).unwrap();
+        mounted.umount().unwrap();
+        image.e2fsck_fn().unwrap();
+    }
+    for wrong in [
+        "auto_da_alloc=yes",
+        "dioread_nolock=1",
+        "init_itable=-1",
+        "inode_readahead_blks=63",
+        "inode_readahead_blks",
+        "journal_ioprio=8",
+        "mb_optimize_scan=2",
+        "max_batch_time=long",
+        "stripe",
+        "stripe=4294967296",
+        "i_version=1",
+    ] {
+        for mounter in both(wrong) {
+            let refused = mounter.mount(image.path());
+            assert!(refused.is_err(), "{}", mounter.name());
+        }
+    }
+}
+
+/// What the kernel takes and would mean something here, too, is not passed over.
+#[test]
+fn what_would_mean_something_is_refused() {
+    let d = Daemon::unmounted(image());
+    for option in [
+        "abort",
+        "dax",
+        "debug",
+        "grpjquota=aquota.group",
+        "max_dir_size_kb=100",
+        "minixdf",
+        "nouid32",
+        "resgid=7",
+        "resuid=7",
+        "sb=32768",
+    ] {
+        let unknown = format!("unknown option {option:?}");
+        let args = ["mount", "-o", option, d.image(), d.dir()];
+        fails(&args, 1, &[&unknown]);
+    }
+}
+
+#[test]
+fn nosymfollow_follows_no_symbolic_link() {
+    let is_followed = |root: &Path| {
+        // What the link is can be seen in either case.
+        assert_eq!(std::fs::read_link(root.join("l")).unwrap(), Path::new("f"));
+        assert_eq!(std::fs::read(root.join("f")).unwrap(), b"text");
+        let through = [root.join("l"), root.join("here/f")];
+        let read = through.map(|path| std::fs::read(path).map_err(|e| e.raw_os_error()));
+        match read {
+            [Ok(one), Ok(other)] if (&one[..], &other[..]) == (b"text", b"text") => true,
+            [Err(Some(libc::ELOOP)), Err(Some(libc::ELOOP))] => false,
+            other => panic!("{other:?}"),
+        }
+    };
+    let image = image();
+    for mounter in both("") {
+        let mounted = mounter.mount(image.path()).unwrap();
+        let root = mounted.path();
+        for name in ["l", "here", "f"] {
+            let _ = std::fs::remove_file(root.join(name));
+        }
+        std::fs::write(root.join("f"), "text").unwrap();
+        std::os::unix::fs::symlink("f", root.join("l")).unwrap();
+        std::os::unix::fs::symlink(".", root.join("here")).unwrap();
+        assert!(is_followed(root), "{}", mounter.name());
+        let (program, before): (_, &[&str]) = match &mounter {
+            Mounter::Kernel { .. } => (Path::new("mount"), &["-i"]),
+            Mounter::Stetfs { binary, .. } => (binary.as_path(), &["mount"]),
+        };
+        let mut remount = Command::new(program);
+        remount
+            .args(before)
+            .args(["-o", "remount,nosymfollow"])
+            .arg(image.path())
+            .arg(root);
+        cmd::run(&mut remount).unwrap();
+        assert!(!is_followed(root), "{}, remounted", mounter.name());
+        mounted.umount().unwrap();
+    }
+    for mounter in both("nosymfollow") {
+        let mounted = mounter.mount(image.path()).unwrap();
+        assert!(!is_followed(mounted.path()), "{}", mounter.name());
+        mounted.umount().unwrap();
+    }
+    image.e2fsck_fn().unwrap();
 }

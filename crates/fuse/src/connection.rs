@@ -163,6 +163,7 @@ fn mount_options(mount: &MountOptions, volume: &VolumeFsOptions) -> Vec<&'static
         (mount.nosuid || !is_root(), "nosuid"),
         (mount.nodev || !is_root(), "nodev"),
         (mount.noexec, "noexec"),
+        (mount.nosymfollow, "nosymfollow"),
         (mount.sync, "sync"),
         (mount.dirsync, "dirsync"),
         (mount.noatime, "noatime"),

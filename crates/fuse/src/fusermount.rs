@@ -89,6 +89,8 @@ fn text(options: &MountOptions) -> String {
         (options.nosuid, ",nosuid"),
         (options.nodev, ",nodev"),
         (options.noexec, ",noexec"),
+        // Refused by those that do not know it.
+        (options.nosymfollow, ",nosymfollow"),
         (options.sync, ",sync"),
         (options.dirsync, ",dirsync"),
         (options.noatime, ",noatime"),

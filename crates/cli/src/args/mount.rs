@@ -74,7 +74,8 @@ Options, separated by commas:
   idmap                     the mount can be mapped to other ids (Linux 6.12)
   fakeroot                  who mounts is root in the volume, and root's files are shown as his
   noxattr                   neither extended attributes nor ACLs
-  nosuid, nodev, noexec     as for mount(8)
+  nosuid, nodev, noexec, nosymfollow
+                            as for mount(8)
   remount                   change a mount in place: all but the partition, nvm=, log_file= and what the server and
                             the connection to the kernel are made with (threads, io_uring, opens, sandbox and the like)";
 

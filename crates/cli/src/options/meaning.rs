@@ -178,6 +178,7 @@ impl Options {
             nosuid: self.nosuid,
             nodev: self.nodev,
             noexec: self.noexec,
+            nosymfollow: self.nosymfollow,
             sync: self.sync,
             dirsync: self.dirsync,
             noatime: self.atime == Some(Atime::Noatime),

@@ -1,5 +1,6 @@
 //! `-o` options of mount, as mount(8), fstab and ext4 users write them.
 
+mod kernels;
 mod meaning;
 mod names;
 mod read;

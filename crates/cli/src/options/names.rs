@@ -1,9 +1,10 @@
 //! The names of options.
 
+use super::kernels;
 use crate::{net, part};
 
 /// Options that mean nothing here, or are what is done anyway.
-const IGNORED: [&str; 40] = [
+const IGNORED: [&str; 38] = [
     "defaults",
     "auto",
     "noauto",
@@ -18,6 +19,7 @@ const IGNORED: [&str; 40] = [
     "suid",
     "dev",
     "exec",
+    "symfollow",
     "loop",
     "silent",
     "loud",
@@ -32,9 +34,6 @@ const IGNORED: [&str; 40] = [
     "nostrictatime",
     "mand",
     "nomand",
-    "auto_da_alloc",
-    "delalloc",
-    "nodelalloc",
     // Limits that the volume has hold in any case.
     "quota",
     "usrquota",
@@ -49,7 +48,7 @@ const IGNORED: [&str; 40] = [
 ];
 
 /// The options that mean something and are not the journal's.
-const NAMES: [&str; 52] = [
+const NAMES: [&str; 53] = [
     "ro",
     "rw",
     "remount",
@@ -82,6 +81,7 @@ const NAMES: [&str; 52] = [
     "nosuid",
     "nodev",
     "noexec",
+    "nosymfollow",
     "barrier",
     "journal",
     "journal_path",
@@ -111,6 +111,7 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
         .chain(part::NAMES)
         .chain(net::NAMES)
         .chain(IGNORED)
+        .chain(kernels::names())
         .chain(stetfs::low::option_names())
 }
 

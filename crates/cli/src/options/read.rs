@@ -6,11 +6,12 @@ use std::path::Path;
 use stetfs::low::{Atime, Source, did_you_mean};
 use stetfs_fuse::{IoUring, LowLatency};
 
+use super::kernels;
 use super::names::{is_comment, names};
 use super::said::Options;
 use super::value::{
     Read, absolute_path, auto_on_off, bad, cache_size, data_err, epoch, erase_block, no_barrier,
-    on_error, opens, policy, seconds, threads, whole_seconds,
+    nothing, on_error, opens, policy, required, seconds, threads, whole_seconds,
 };
 use crate::failure::Result;
 use crate::sandbox::Wanted;
@@ -106,7 +107,7 @@ pub(super) fn apply(name: &str, value: Option<&str>, o: &mut Options) -> Option<
 type Flag = fn(&mut Options);
 
 /// The options without a value. The journal has another `sync`, which has one.
-const FLAGS: [(&str, Flag); 32] = [
+const FLAGS: [(&str, Flag); 33] = [
     ("ro", |o| o.read_only = true),
     ("rw", |o| o.read_only = false),
     ("remount", |o| o.remount = true),
@@ -139,6 +140,7 @@ const FLAGS: [(&str, Flag); 32] = [
     ("nosuid", |o| o.nosuid = true),
     ("nodev", |o| o.nodev = true),
     ("noexec", |o| o.noexec = true),
+    ("nosymfollow", |o| o.nosymfollow = true),
 ];
 
 fn flag(name: &str) -> Option<Flag> {
@@ -150,13 +152,7 @@ fn flag(name: &str) -> Option<Flag> {
 /// subject, the option.
 fn own(name: &str, value: Option<&str>, o: &mut Options) -> Option<Read<()>> {
     if let Some(set) = flag(name) {
-        return Some(match value {
-            None => {
-                set(o);
-                Ok(())
-            }
-            Some(_) => Err("takes no value".to_owned()),
-        });
+        return Some(nothing(value).map(|()| set(o)));
     }
     let done = match name {
         "barrier" => set(&mut o.no_barrier, no_barrier(value)),
@@ -193,7 +189,7 @@ fn own(name: &str, value: Option<&str>, o: &mut Options) -> Option<Read<()>> {
         _ if part::NAMES.contains(&name) => o.part.set(name, value)?,
         "journal" | "cache_policy" => Err("needs a value".to_owned()),
         _ if stetfs::low::is_option(name) => Err("needs a value".to_owned()),
-        _ => return None,
+        _ => return kernels::check(name, value),
     };
     Some(done)
 }
@@ -201,8 +197,4 @@ fn own(name: &str, value: Option<&str>, o: &mut Options) -> Option<Read<()>> {
 fn set<T>(place: &mut T, value: Read<T>) -> Read<()> {
     *place = value?;
     Ok(())
-}
-
-fn required<T>(value: Option<&str>, read: impl FnOnce(&str) -> Read<T>) -> Read<T> {
-    read(value.ok_or("needs a value")?)
 }

@@ -58,6 +58,7 @@ pub(crate) struct Options {
     pub(crate) nosuid: bool,
     pub(crate) nodev: bool,
     pub(crate) noexec: bool,
+    pub(crate) nosymfollow: bool,
     /// Of what was said twice.
     pub(super) warnings: Vec<String>,
 }

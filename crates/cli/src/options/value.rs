@@ -17,6 +17,19 @@ pub(super) fn bad(message: String) -> Failure {
         .hint("docs/mounting.md and `stetfs mount --help` list the options")
 }
 
+/// A value that there must be.
+pub(super) fn required<T>(value: Option<&str>, read: impl FnOnce(&str) -> Read<T>) -> Read<T> {
+    read(value.ok_or("needs a value")?)
+}
+
+/// A value that there must not be.
+pub(super) fn nothing(value: Option<&str>) -> Read<()> {
+    match value {
+        None => Ok(()),
+        Some(_) => Err("takes no value".to_owned()),
+    }
+}
+
 pub(super) fn policy(text: &str) -> Read<PolicyKind> {
     text.parse().map_err(|e: stetfs::low::UnknownPolicy| {
         let names = PolicyKind::ALL.into_iter().map(PolicyKind::name);

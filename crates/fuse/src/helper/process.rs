@@ -75,7 +75,8 @@ fn serve(socket: impl AsFd, answer: impl Fn(&[u8]) -> Vec<u8>) {
 /// Flags that no order takes back: they protect others from what a server says is on its volume.
 const PROTECTING: MountFlags = MountFlags::NOSUID
     .union(MountFlags::NODEV)
-    .union(MountFlags::NOEXEC);
+    .union(MountFlags::NOEXEC)
+    .union(MountFlags::NOSYMFOLLOW);
 
 fn obey(
     order: Order,

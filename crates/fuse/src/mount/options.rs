@@ -22,6 +22,8 @@ pub struct MountOptions {
     pub nodev: bool,
     /// Nothing can be executed.
     pub noexec: bool,
+    /// No symbolic link is followed.
+    pub nosymfollow: bool,
     /// Every write is synced.
     pub sync: bool,
     /// Every change of names is synced.
@@ -45,6 +47,7 @@ impl MountOptions {
             nosuid: false,
             nodev: false,
             noexec: false,
+            nosymfollow: false,
             sync: false,
             dirsync: false,
             noatime: false,
@@ -59,6 +62,7 @@ impl MountOptions {
         flags.set(MountFlags::NOSUID, self.nosuid);
         flags.set(MountFlags::NODEV, self.nodev);
         flags.set(MountFlags::NOEXEC, self.noexec);
+        flags.set(MountFlags::NOSYMFOLLOW, self.nosymfollow);
         flags.set(MountFlags::SYNCHRONOUS, self.sync);
         flags.set(MountFlags::DIRSYNC, self.dirsync);
         flags.set(MountFlags::NOATIME, self.noatime);
