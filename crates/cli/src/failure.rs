@@ -1,7 +1,7 @@
 //! Errors as the user meets them: what happened, what to do next, and an exit code.
 
-use std::fmt;
 use std::process::ExitCode;
+use std::{fmt, io};
 
 use stetfs::low::{
     BlockError, Foreign, ForeignKind, FsError, JournalError, NbdAddress, Partitions,
@@ -19,13 +19,13 @@ pub(crate) enum Code {
     Usage = 1,
     /// The system lacks something: FUSE, fusermount3.
     System = 2,
-    /// There is no such volume or mount.
+    /// There is no such volume, mount or file.
     NotFound = 3,
     /// Somebody else is using the volume or the mount.
     InUse = 4,
     /// The volume is damaged, or of a kind this version does not know.
     Volume = 5,
-    /// A device failed, or the volume was not closed clean.
+    /// A device failed, there is no room, or the volume was not closed clean.
     Io = 6,
     /// The crash lab found a broken promise.
     Broken = 7,
@@ -60,6 +60,16 @@ impl Code {
 impl From<Code> for ExitCode {
     fn from(code: Code) -> ExitCode {
         ExitCode::from(code as u8)
+    }
+}
+
+/// The exit code for an error of the host's.
+pub(crate) fn code_of(kind: io::ErrorKind) -> Code {
+    use io::ErrorKind::{NotFound, QuotaExceeded, StorageFull};
+    match kind {
+        NotFound => Code::NotFound,
+        StorageFull | QuotaExceeded => Code::Io,
+        _ => Code::Usage,
     }
 }
 
@@ -163,20 +173,19 @@ impl From<&BlockError> for Failure {
                 }))
             }
             BlockError::Open { source, path } => match source.kind() {
-                std::io::ErrorKind::NotFound if NbdAddress::is_meant(path) => {
+                io::ErrorKind::NotFound if NbdAddress::is_meant(path) => {
                     failure(Code::NotFound).hint("start the server: nbdkit -U SOCKET file disk.img")
                 }
-                std::io::ErrorKind::InvalidInput if NbdAddress::is_meant(path) => {
-                    failure(Code::Usage).hint(
+                io::ErrorKind::InvalidInput if NbdAddress::is_meant(path) => failure(Code::Usage)
+                    .hint(
                         "write it as nbd://HOST[:PORT]/EXPORT or nbd+unix:///EXPORT?socket=PATH; \
                          docs/remote.md has the rest",
-                    )
-                }
-                std::io::ErrorKind::NotFound => failure(Code::NotFound)
+                    ),
+                io::ErrorKind::NotFound => failure(Code::NotFound)
                     .hint("make a volume with: truncate -s 1G disk.img && mke2fs -t ext4 disk.img"),
-                std::io::ErrorKind::PermissionDenied => failure(Code::Usage)
+                io::ErrorKind::PermissionDenied => failure(Code::Usage)
                     .hint("run as a user who may read and write it (with -o ro, read it)"),
-                std::io::ErrorKind::ReadOnlyFilesystem => failure(Code::Usage)
+                io::ErrorKind::ReadOnlyFilesystem => failure(Code::Usage)
                     .hint("it cannot be written here; `stetfs mount -o ro` reads it"),
                 _ => failure(Code::Io),
             },
@@ -281,9 +290,9 @@ fn way_to_partition(table: &Partitions) -> String {
     }
 }
 
-impl From<MountError> for Failure {
-    fn from(e: MountError) -> Failure {
-        let code = match &e {
+impl From<&MountError> for Failure {
+    fn from(e: &MountError) -> Failure {
+        let code = match e {
             MountError::NoFuse(_)
             | MountError::NoFusermount
             | MountError::IoUring(_)
@@ -292,7 +301,7 @@ impl From<MountError> for Failure {
                 Code::InUse
             }
             MountError::NotMounted(_) | MountError::Gone => Code::NotFound,
-            MountError::Dir { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+            MountError::Dir { source, .. } if source.kind() == io::ErrorKind::NotFound => {
                 Code::NotFound
             }
             MountError::Dir { .. } => Code::Usage,
@@ -301,6 +310,12 @@ impl From<MountError> for Failure {
             }
         };
         Failure::new(code, e.to_string())
+    }
+}
+
+impl From<MountError> for Failure {
+    fn from(e: MountError) -> Failure {
+        Failure::from(&e)
     }
 }
 

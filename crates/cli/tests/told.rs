@@ -120,9 +120,59 @@ fn mistakes_have_the_codes_of_the_table() {
     let server = "nbd+unix:///?socket=/nonexistent";
     fails(&["certify", server], 1, &["where the server runs"]);
     fails(&["bench", "compare"], 1, &["NAME=DIR"]);
+    let nowhere = ["bench", "compare", "a=/nonexistent", "-w", "names-1"];
+    fails(
+        &nowhere,
+        3,
+        &["preparing a", "/nonexistent", "No such file"],
+    );
+    let no_dir = format!("a={volume}");
+    fails(&["bench", "compare", &no_dir], 1, &["preparing a", volume]);
+    let cut = |volume| ["crash", "cut", volume, "--run", "true", "--check", "true"];
+    fails(&cut("/nonexistent.img"), 3, &["cannot open", "mke2fs"]);
     fails(&["flash", "run", "/nonexistent"], 3, &["No such file"]);
     fails(&["stat", "--watch=abc", dir], 1, &["number of seconds"]);
     let out = stetfs(&["ls", "/nonexistent.img:/"]);
     let said = String::from_utf8_lossy(&out.stderr).into_owned();
     assert_eq!(said.matches("cannot open").count(), 1, "{said}");
+}
+
+/// What the system lacks is said before anything is prepared.
+#[test]
+fn a_cut_without_fuse_lacks_something() {
+    let image = Image::make(16 << 20, &Mkfs::new()).unwrap();
+    // A mount namespace in which nothing is at the place of the device; it ends with the shell.
+    let script = r#"
+        mount -t tmpfs -o mode=755 none /dev || exit 99
+        exec "$0" "$@"
+    "#;
+    let out = Command::new("unshare")
+        .args(["--mount", "sh", "-c", script, BINARY])
+        .args(["crash", "cut", image.path().to_str().unwrap()])
+        .args([
+            "--prepare",
+            "echo prepared",
+            "--run",
+            "true",
+            "--check",
+            "true",
+        ])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!(out.status.code(), Some(2), "{said}");
+    assert!(said.contains("cannot open /dev/fuse"), "{said}");
+    assert!(said.contains("modprobe fuse"), "{said}");
+}
+
+#[test]
+fn a_full_volume_has_the_code_of_the_table() {
+    let image = Image::make(8 << 20, &Mkfs::new()).unwrap();
+    let scratch = Scratch::new("told").unwrap();
+    let large = scratch.path().join("large");
+    std::fs::write(&large, vec![7; 16 << 20]).unwrap();
+    let place = format!("{}:/", image.path().display());
+    let copy = ["cp", large.to_str().unwrap(), &place];
+    fails(&copy, 6, &["No space left"]);
+    image.e2fsck_fn().unwrap();
 }

@@ -9,6 +9,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+pub use self::device::look_for_fuse;
 pub(crate) use self::device::{abort_connection, open_fuse};
 pub use self::error::MountError;
 pub use self::options::{MountOptions, Unmount, is_root};

@@ -34,7 +34,7 @@ pub use log::{Packing, Waits};
 pub use peers::{InMemory, KernelFs, PeerSpec, Peers, PeersConfig};
 pub use report::{Mark, Metric, Report, Value};
 pub use sizes::{Oltp, Postmark, Sizes};
-pub use target::Target;
+pub use target::{Target, Unusable};
 pub use work::{Beside, Better, SqliteJournal, Workload};
 
 pub(crate) use log::LogCounters;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -15,6 +16,21 @@ use super::device::{self, Counters};
 use super::log::LogCounters;
 use super::program::checked;
 use super::work::SqliteJournal;
+
+/// Nothing can be made in the directory of a target.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot make a directory in {}: {why}", dir.display())]
+pub struct Unusable {
+    dir: PathBuf,
+    why: io::Error,
+}
+
+impl Unusable {
+    /// Why.
+    pub fn kind(&self) -> io::ErrorKind {
+        self.why.kind()
+    }
+}
 
 /// Mounts the file system again; gives its directory and (where there is one) its block device
 /// node.
@@ -205,10 +221,17 @@ impl Target {
     }
 
     pub(super) fn make_work_dir(&mut self) -> Result<()> {
-        let dir = tempfile::Builder::new()
-            .prefix("stetfs-bench-")
-            .tempdir_in(&self.dir)
-            .with_context(|| format!("a directory in {}", self.dir.display()))?;
+        // What is no directory is told without the name of what would be in it.
+        let dir = fs::read_dir(&self.dir)
+            .and_then(|_| {
+                tempfile::Builder::new()
+                    .prefix("stetfs-bench-")
+                    .tempdir_in(&self.dir)
+            })
+            .map_err(|why| Unusable {
+                dir: self.dir.clone(),
+                why,
+            })?;
         let path = dir.keep();
         self.work = path.file_name().map(|n| n.to_string_lossy().into_owned());
         Ok(())

@@ -42,7 +42,7 @@ Exit codes:
    3  there is no such volume, mount or file
    4  the volume or the mount is in use
    5  the volume is damaged or of an unknown kind
-   6  a device failed, or the volume was not closed clean
+   6  a device failed, the volume or its host is full, or the volume was not closed clean
    7  a crash broke a promise (stetfs crash), or something is against the volume (certify)
    8  recovered in part: e2fsck -f has to do the rest
   32  mounting failed for another reason

@@ -2,17 +2,19 @@
 
 use std::path::Path;
 
+use stetfs_bench::compare::Unusable;
 use stetfs_bench::interrupt::{self, Interrupted};
 
 use crate::args::Bench;
-use crate::failure::{Code, Failure, Result};
+use crate::failure::{Code, Failure, Result, code_of};
 
 /// Measures and prints the report.
 pub(crate) fn run(command: &Bench, json: bool) -> Result {
     let failed = |e: anyhow::Error| {
-        let code = match e.is::<Interrupted>() {
-            true => Code::Interrupted,
-            false => Code::System,
+        let code = match (e.is::<Interrupted>(), e.downcast_ref::<Unusable>()) {
+            (true, _) => Code::Interrupted,
+            (_, Some(dir)) => code_of(dir.kind()),
+            _ => Code::System,
         };
         Failure::new(code, format!("{e:#}"))
     };

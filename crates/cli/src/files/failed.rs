@@ -5,17 +5,7 @@ use std::path::Path;
 
 use stetfs::low::FsError;
 
-use crate::failure::{Code, Failure, Result};
-
-/// The exit code for an error of this kind.
-fn code_of(kind: io::ErrorKind) -> Code {
-    use io::ErrorKind::{NotFound, QuotaExceeded, StorageFull};
-    match kind {
-        NotFound => Code::NotFound,
-        StorageFull | QuotaExceeded => Code::Io,
-        _ => Code::Usage,
-    }
-}
+use crate::failure::{Code, Failure, Result, code_of};
 
 impl From<stetfs::Error> for Failure {
     fn from(e: stetfs::Error) -> Failure {

@@ -15,7 +15,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use parking_lot::Mutex;
 use serde::Serialize;
-use stetfs::low::MemDevice;
+use stetfs::low::{BlockError, MemDevice};
 use stetfs_block::{Event, Log, Recorder, Replay};
 use stetfs_testkit::image::e2fsck;
 use stetfs_testkit::stet::StetMount;
@@ -170,8 +170,10 @@ impl Cut {
     }
 
     fn record(&self) -> Result<Recorded> {
-        let mut base = MemDevice::load(&self.volume)
-            .with_context(|| format!("reading {}", self.volume.display()))?;
+        let mut base =
+            MemDevice::load(&self.volume).map_err(|e| BlockError::open(&self.volume, e))?;
+        // Nothing is prepared in vain.
+        stetfs_fuse::look_for_fuse()?;
         if let Some(prepare) = &self.prepare {
             let scratch = Scratch::in_memory("prepared")?;
             let image = scratch.path().join("image");

@@ -17,6 +17,14 @@ pub(crate) fn open_fuse() -> Result<OwnedFd, MountError> {
         .map_err(MountError::NoFuse)
 }
 
+/// Says whether `/dev/fuse` can be opened, for what begins with other work.
+///
+/// # Errors
+/// [`MountError::NoFuse`].
+pub fn look_for_fuse() -> Result<(), MountError> {
+    open_fuse().map(drop)
+}
+
 /// Ends the connection of a mount that does not come down: requests fail with ENOTCONN and the
 /// server goes on to close the volume. Root only.
 pub(crate) fn abort_connection(entry: &MountEntry) -> io::Result<()> {
