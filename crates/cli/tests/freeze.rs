@@ -4,7 +4,9 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::process::Command;
 use std::thread::JoinHandle;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::common::daemon::{Daemon, answer, fails, json, ok};
 use crate::common::kernel_read_only;
@@ -83,12 +85,31 @@ fn judge(d: &Daemon) -> Vec<u8> {
     std::fs::read(copy.path()).unwrap()
 }
 
+/// Since when it is frozen is a number for programs, and a date for people.
+fn assert_since(d: &Daemon) {
+    let since = json(&["stat", d.dir()])["frozen"]["since"]
+        .as_u64()
+        .unwrap();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    assert!(since.abs_diff(now.as_secs()) < 60, "{since}, not {now:?}");
+    let date = Command::new("date")
+        .args(["-u", "-d", &format!("@{since}"), "+%F %T UTC"])
+        .output()
+        .unwrap();
+    let date = String::from_utf8(date.stdout).unwrap();
+    let said = ok(&["stat", d.dir()]);
+    let line = said.lines().find(|line| line.trim().starts_with("since"));
+    let line = line.unwrap_or_else(|| panic!("{said}"));
+    assert!(line.trim().ends_with(date.trim()), "{line}, not {date}");
+}
+
 fn freezes(options: &str) {
     let d = Daemon::new(options);
     std::fs::create_dir(d.file("dir")).unwrap();
     let writers = Writers::new(&d);
     let frozen = json(&["freeze", d.dir()]);
     let _thaws = Frozen(&d);
+    assert_since(&d);
     assert_eq!(
         (&frozen["frozen"], &frozen["dir"]),
         (&true.into(), &d.dir().into())

@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 use super::units;
 use crate::date::utc;
 
-/// The answer of a server as people read it: times and sizes with units, a histogram as one line,
-/// and the errors of a kind as one.
+/// The answer of a server as people read it: dates, times and sizes with units, a histogram as one
+/// line, and the errors of a kind as one.
 pub(super) fn readable(mut answer: Value) -> Value {
     if let Some(Value::Object(all)) = answer.get_mut("latency") {
         for latency in all.values_mut() {
@@ -21,7 +21,16 @@ pub(super) fn readable(mut answer: Value) -> Value {
             *errors = Value::String(failed(errors));
         }
     }
+    if let Some(since) = answer.pointer_mut("/frozen/since") {
+        *since = Value::String(date(since));
+    }
     with_units(answer)
+}
+
+/// `2026-11-25 16:40:00 UTC`, of seconds since 1970.
+fn date(seconds: &Value) -> String {
+    let time = Duration::try_from_secs_f64(seconds.as_f64().unwrap_or_default());
+    format!("{} UTC", utc(UNIX_EPOCH + time.unwrap_or_default()))
 }
 
 /// `3 times; first 2026-11-25 16:40:00 UTC, block 7: …; last …`
@@ -36,8 +45,7 @@ fn failed(errors: &Value) -> String {
 
 /// `2026-11-25 16:40:00 UTC, block 7: Input/output error (os error 5)`
 fn error(error: &Value) -> String {
-    let time = Duration::try_from_secs_f64(error["time"].as_f64().unwrap_or_default());
-    let time = utc(UNIX_EPOCH + time.unwrap_or_default());
+    let time = date(&error["time"]);
     let journal = match error["device"] == "journal" {
         true => ", journal device",
         false => "",
@@ -45,7 +53,7 @@ fn error(error: &Value) -> String {
     let block = error["block"].as_u64().map(|n| format!(", block {n}"));
     let errno = error["errno"].as_i64().and_then(|n| n.try_into().ok());
     let what = io::Error::from_raw_os_error(errno.unwrap_or_default());
-    format!("{time} UTC{journal}{}: {what}", block.unwrap_or_default())
+    format!("{time}{journal}{}: {what}", block.unwrap_or_default())
 }
 
 /// `12 times, 3 ms in the mean; p50 2 ms, …`
@@ -132,6 +140,14 @@ mod tests {
         let first = "2000-02-29 12:09:14 UTC, journal device: Input/output error (os error 5)";
         let flush = format!("3 times; first {first}; last {write}");
         assert_eq!(shown["flush"], flush);
+    }
+
+    #[test]
+    fn what_is_frozen_has_a_date() {
+        let frozen = json!({ "since": 951_826_154, "seconds": 9, "waiting": 0 });
+        let shown = readable(json!({ "frozen": frozen }));
+        assert_eq!(shown["frozen"]["since"], "2000-02-29 12:09:14 UTC");
+        assert!(readable(json!({ "frozen": null }))["frozen"].is_null());
     }
 
     #[test]
