@@ -137,6 +137,38 @@ fn mistakes_have_the_codes_of_the_table() {
     assert_eq!(said.matches("cannot open").count(), 1, "{said}");
 }
 
+#[test]
+fn help_names_servers_where_they_are_taken() {
+    let server = "nbd+unix:///?socket=/nonexistent";
+    let scratch = Scratch::new("told").unwrap();
+    let (dir, place) = (scratch.path().to_str().unwrap(), format!("{server}:/x"));
+    let taken: [&[&str]; 12] = [
+        &["mount", server, dir],
+        &["info", server],
+        &["recover", server],
+        &["dump", "journal", server],
+        &["advise", server],
+        &["quota", server],
+        &["ls", &place],
+        &["cat", &place],
+        &["mkdir", &place],
+        &["rm", &place],
+        &["cp", &place, dir],
+        &["tar", "-c", &place],
+    ];
+    for args in taken {
+        fails(args, 3, &["start the server"]);
+        let command = args.iter().take_while(|word| !word.contains('/'));
+        let command: Vec<_> = command.copied().filter(|word| *word != "-c").collect();
+        let help = ok(&[&command[..], &["--help"]].concat());
+        assert!(help.contains("nbd://"), "{command:?}: {help}");
+    }
+    // Refused, and so not offered.
+    assert!(!ok(&["certify", "--help"]).contains("nbd://"));
+    let cut = ["crash", "cut", server, "--run", "true", "--check", "true"];
+    fails(&cut, 1, &["name a file"]);
+}
+
 /// What the system lacks is said before anything is prepared.
 #[test]
 fn a_cut_without_fuse_lacks_something() {

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::volume::VOLUME;
+
 /// Arguments of `mount`.
 #[derive(Debug, Args)]
 pub(crate) struct MountArgs {
@@ -19,7 +21,7 @@ pub(crate) struct MountArgs {
     /// Options, separated by commas.
     #[arg(short, value_name = "OPTIONS", long_help = mount_options())]
     pub(crate) options: Vec<String>,
-    /// An ext4 image file or block device.
+    #[arg(help = VOLUME)]
     pub(crate) source: PathBuf,
     /// Where.
     pub(crate) dir: PathBuf,

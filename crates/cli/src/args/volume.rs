@@ -7,6 +7,10 @@ use stetfs::low::{RecoverOptions, Source};
 
 use crate::{ids, part};
 
+/// What is a volume, to most commands.
+pub(super) const VOLUME: &str = "An ext4 image file, a block device, or an export of an NBD server (nbd://HOST[:PORT]/EXPORT, \
+     nbd+unix:///EXPORT?socket=PATH)";
+
 /// What to show.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Dump {
@@ -63,7 +67,7 @@ fn quota_id(text: &str) -> Result<(stetfs::low::QuotaKind, u32), String> {
 /// A volume that is not mounted.
 #[derive(Debug, Args)]
 pub(crate) struct VolumeArg {
-    /// An ext4 image file or block device.
+    #[arg(help = VOLUME)]
     pub(crate) volume: PathBuf,
     /// Where the volume is in it, separated by commas: partition=N|NAME|UUID, or offset=BYTES and
     /// size=BYTES; journal_path=PATH, where the journal is, on a volume with it on another
@@ -92,7 +96,8 @@ pub(crate) struct AdviseArgs {
 /// Arguments of `certify`.
 #[derive(Debug, Args)]
 pub(crate) struct CertifyArgs {
-    /// An ext4 image file or block device, or the directory of a mount.
+    /// An ext4 image file or block device, or the directory of a mount. What an NBD server exports
+    /// is certified where the server runs, or as a mount.
     pub(crate) volume: PathBuf,
     /// Options of a volume that is not mounted, as for `stetfs mount`: with which it is tried.
     #[arg(short, value_name = "OPTIONS")]
@@ -111,7 +116,7 @@ pub(crate) struct CertifyArgs {
 /// Arguments of `recover`.
 #[derive(Debug, Args)]
 pub(crate) struct RecoverArgs {
-    /// An ext4 image file or block device.
+    #[arg(help = VOLUME)]
     pub(crate) volume: PathBuf,
     /// Separated by commas: home=share, to have the device share what is logged to its home, where
     /// it can, instead of writing it there (home=copy); and where the volume and its journal

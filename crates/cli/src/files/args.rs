@@ -24,8 +24,9 @@ pub(crate) enum FilesCommand {
 }
 
 const PLACE: &str = "\
-A volume's image file or block device, a colon, and a path in the volume, such as disk.img:/etc. What has no
-colon before a slash or at its end is a path of the host: write ./a:b for a file of that name.";
+A volume's image file, block device or NBD address, a colon, and a path in the volume, such as
+disk.img:/etc or nbd://server/db:/etc. What has no colon before a slash or at its end is a path of the
+host: write ./a:b for a file of that name.";
 
 /// How volumes are opened.
 #[derive(Debug, Args)]

@@ -15,7 +15,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use parking_lot::Mutex;
 use serde::Serialize;
-use stetfs::low::{BlockError, MemDevice};
+use stetfs::low::{BlockError, MemDevice, NbdAddress};
 use stetfs_block::{Event, Log, Recorder, Replay};
 use stetfs_testkit::image::e2fsck;
 use stetfs_testkit::stet::StetMount;
@@ -170,6 +170,11 @@ impl Cut {
     }
 
     fn record(&self) -> Result<Recorded> {
+        ensure!(
+            !NbdAddress::is_meant(&self.volume),
+            "{} is the address of an NBD server: a copy of an image is worked on, so name a file",
+            self.volume.display()
+        );
         let mut base =
             MemDevice::load(&self.volume).map_err(|e| BlockError::open(&self.volume, e))?;
         // Nothing is prepared in vain.
