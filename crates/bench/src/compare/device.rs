@@ -11,7 +11,8 @@ use stetfs_flash::ftl;
 /// Requests at a block device, from its `stat` file in sysfs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counters {
-    /// Write requests.
+    /// Write requests. Linux counts a flush that goes alone, an empty write, among them; simulated
+    /// flash does not.
     pub writes: f64,
     /// Flush requests.
     pub flushes: f64,

@@ -202,7 +202,7 @@ impl Report {
 
     fn explained(&self) -> String {
         let mut out = format!(
-            "Medians of {} rounds (× ratio to {}); (w, f, KiB): writes, flushes and KiB written at the block device per operation, without what a journal sends home later.\n{}\n",
+            "Medians of {} rounds (× ratio to {}); (w, f, KiB): writes, flushes and KiB written at the block device per operation, without what a journal sends home later. Linux counts a flush that goes alone as a write, too: a write and a flush after it are (2, 1).\n{}\n",
             self.rounds,
             self.targets.first().map_or("", String::as_str),
             self.machine
