@@ -82,7 +82,7 @@ pub(crate) struct Plan {
     pub(crate) block: u32,
     /// Size of the journal, MiB.
     pub(crate) journal_mib: u64,
-    /// Size of everything else, MiB.
+    /// Size of everything else, MiB: at least so much.
     pub(crate) rest_mib: u64,
     /// Inodes.
     pub(crate) inodes: u32,
@@ -107,6 +107,8 @@ pub(crate) fn make(plan: Plan, fill: &mut dyn FnMut(&Arc<Fs>) -> Result<()>) -> 
         (1..=256).contains(&journal_mib) && journal_mib << 20 >= u64::from(block) * 1024,
         "a journal has at least 1024 blocks, and at most 256 MiB here"
     );
+    // mke2fs makes no journal that is larger than half of what the empty volume has free.
+    let rest_mib = rest_mib.max(journal_mib + journal_mib.div_ceil(8));
     let image = Image::sparse((journal_mib + rest_mib) << 20)?;
     let (journal, inodes) = (format!("size={journal_mib}"), inodes.to_string());
     mke2fs(
@@ -248,4 +250,29 @@ fn on_copy<T>(
         run(&path)
     };
     on_scratch().map_err(|e| format!("{e:#}"))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// mke2fs wants as much again beside a journal, and what a volume is described in.
+    #[test]
+    fn every_journal_has_a_volume_that_it_fits_into() {
+        for block in [1024, 2048, 4096] {
+            for mib in [5, 8, 21, 64, 256] {
+                let blocks = (mib << 20) / block;
+                base_with(block, blocks).unwrap();
+            }
+        }
+        // As of `crash stress` with few files.
+        let plan = Plan {
+            block: 1024,
+            journal_mib: 64,
+            rest_mib: 25,
+            inodes: 1025,
+        };
+        make(plan, &mut |_| Ok(())).unwrap();
+    }
 }

@@ -102,8 +102,7 @@ impl Stage {
         let plan = Plan {
             block,
             journal_mib,
-            // mke2fs makes no journal that is larger than half of the volume.
-            rest_mib: ROOM_MIB.max(journal_mib) + bytes.div_ceil(1 << 20),
+            rest_mib: ROOM_MIB + bytes.div_ceil(1 << 20),
             inodes: files as u32 + 1024,
         };
         let mut homes = Vec::new();
