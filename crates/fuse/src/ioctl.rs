@@ -33,14 +33,18 @@ const FSXATTR_LEN: usize = 28;
 const FSX_PROJECT: usize = 12;
 
 /// Flag pairs: `EXT4_*_FL`, `FS_XFLAG_*`.
-const XFLAGS: [(u32, u32); 6] = [
+const XFLAGS: [(u32, u32); 7] = [
     (0x0000_0008, 0x0000_0020), // SYNC
     (0x0000_0010, 0x0000_0008), // IMMUTABLE
     (0x0000_0020, 0x0000_0010), // APPEND
     (0x0000_0040, 0x0000_0080), // NODUMP
     (0x0000_0080, 0x0000_0040), // NOATIME
+    (0x0200_0000, 0x0000_8000), // DAX
     (0x2000_0000, 0x0000_0200), // PROJINHERIT
 ];
+
+/// Flags of XFS that ext4 passes over: REALTIME, RTINHERIT, NOSYMLINKS, NODEFRAG, FILESTREAM.
+const PASSED_OVER: u32 = 0x0000_6501;
 
 fn xflags_of(flags: u32) -> u32 {
     XFLAGS
@@ -51,10 +55,10 @@ fn xflags_of(flags: u32) -> u32 {
 }
 
 /// `old` with the flags that XFS has a bit for replaced by those of `xflags`; `None` if it has
-/// a bit that ext4 has no flag for.
+/// a bit that ext4 neither has a flag for nor passes over.
 fn flags_of(old: u32, xflags: u32) -> Option<u32> {
     let known: u32 = XFLAGS.iter().map(|(_, x)| x).sum();
-    if xflags & !known != 0 {
+    if xflags & !(known | PASSED_OVER) != 0 {
         return None;
     }
     let mask: u32 = XFLAGS.iter().map(|(fl, _)| fl).sum();
@@ -222,7 +226,8 @@ mod tests {
         const EXTENTS: u32 = 0x0008_0000;
         assert_eq!(xflags_of(EXTENTS | 0x10 | 0x20), 0x08 | 0x10);
         assert_eq!(flags_of(EXTENTS | 0x10, 0x10), Some(EXTENTS | 0x20));
-        assert_eq!(flags_of(0, 0x0000_0001), None);
+        assert_eq!(flags_of(0, 0x0000_0001), Some(0));
+        assert_eq!(flags_of(0, 0x0000_0004), None);
     }
 
     #[test]

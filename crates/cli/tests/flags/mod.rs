@@ -5,6 +5,7 @@
 //! `exceptions.txt` has the cells that may differ, each with its reason; one that does not differ
 //! any more fails the test.
 
+mod forms;
 mod ops;
 mod rows;
 mod run;

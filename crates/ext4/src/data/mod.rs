@@ -6,7 +6,8 @@
 //! * `dirty`: data blocks newer than their homes (their ledger is `durability`'s); `home`: their
 //!   way there; `flusher`: in the background; `precedence`: who gives way; `failures`: who is told
 //!   when they do not get there; `lost`: what becomes of new ones then;
-//! * `whole`: which changes no crash may split; `atomic`: files that change all at once;
+//! * `whole`: which changes no crash may split; `atomic`: files that change all at once; `migrate`:
+//!   maps that take on their other form;
 //! * `read`, `write`, `truncate`, `fallocate`, `seek`, `symlink`, `value`, `sync`, `bmap`: the
 //!   operations.
 //!
@@ -45,6 +46,9 @@ mod logged;
 mod lost;
 mod map;
 mod mapping;
+mod migrate;
+#[cfg(test)]
+mod migrate_tests;
 mod nodes;
 mod once;
 mod pages;

@@ -12,11 +12,11 @@ use crate::inode::{Inode, InodeBody, OpenRef};
 
 /// Runs of blocks by their first block, with the block behind each. No two of them meet.
 #[derive(Default)]
-struct Runs(BTreeMap<BlockNr, BlockNr>);
+pub(super) struct Runs(BTreeMap<BlockNr, BlockNr>);
 
 impl Runs {
     /// Takes another in, and says whether none of its blocks was there.
-    fn add(&mut self, start: BlockNr, len: u64) -> bool {
+    pub(super) fn add(&mut self, start: BlockNr, len: u64) -> bool {
         let (mut start, mut end) = (start, start.saturating_add(len));
         if let Some((first, behind)) = self.0.range(..end).next_back() {
             if *behind > start {

@@ -54,6 +54,8 @@ struct Unrecorded {
     attributes: CommitPoint,
     /// It changed together with other files, in an atomic group: a record would tell of it alone.
     group: CommitPoint,
+    /// Its map took on its other form, and a record is applied to the one that is durable.
+    form: CommitPoint,
     /// Before the inode was loaded there may have been changes in these transactions.
     forgotten: CommitPoint,
 }
@@ -162,6 +164,11 @@ impl MetadataLedger {
         self.unrecorded.group.merge(&point);
     }
 
+    /// Its map took on its other form.
+    pub(crate) fn reformed(&mut self, point: CommitPoint) {
+        self.unrecorded.form.merge(&point);
+    }
+
     /// Its block of extended attributes changed.
     pub(crate) fn attributes(&mut self, point: CommitPoint) {
         self.unrecorded.attributes.merge(&point);
@@ -196,6 +203,7 @@ impl MetadataLedger {
             &mut unrecorded.needed,
             &mut unrecorded.attributes,
             &mut unrecorded.group,
+            &mut unrecorded.form,
             &mut unrecorded.forgotten,
         ];
         for point in points {
@@ -219,6 +227,7 @@ impl MetadataLedger {
             || unrecorded.name != Naming::Durable
             || !unrecorded.forgotten.is_none()
             || !unrecorded.group.is_none()
+            || !unrecorded.form.is_none()
             || !(datasync || (unrecorded.inode.is_none() && unrecorded.attributes.is_none()))
     }
 
@@ -240,11 +249,14 @@ impl MetadataLedger {
 
     /// Why only a commit can say it, however little changed.
     pub(crate) fn needs_commit(&self) -> Option<SyncReason> {
-        let is_grouped = !self.unrecorded.group.is_none();
-        match self.is_forgotten() {
-            true => Some(SyncReason::Forgotten),
-            false => is_grouped.then_some(SyncReason::Group),
-        }
+        let unrecorded = &self.unrecorded;
+        let reasons = [
+            (&unrecorded.forgotten, SyncReason::Forgotten),
+            (&unrecorded.group, SyncReason::Group),
+            (&unrecorded.form, SyncReason::Map),
+        ];
+        let mut found = reasons.into_iter().filter(|(point, _)| !point.is_none());
+        found.next().map(|(_, reason)| reason)
     }
 
     /// Why a record cannot say what changed of an inode that has so many names and perhaps a block

@@ -21,6 +21,7 @@ enum Change {
     NamesChanged,
     Attributes,
     Grouped,
+    Reformed,
 }
 
 #[derive(Clone, Debug)]
@@ -41,6 +42,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => Just(Change::NamesChanged),
         1 => Just(Change::Attributes),
         1 => Just(Change::Grouped),
+        1 => Just(Change::Reformed),
     ];
     let step = prop_oneof![
         8 => (change, 0..2u16).prop_map(|(change, lane)| Step::Change(change, lane)),
@@ -104,6 +106,7 @@ fn change(ledger: &mut MetadataLedger, change: Change, point: CommitPoint, valid
         Change::NamesChanged => ledger.names_changed(point),
         Change::Attributes => ledger.attributes(point),
         Change::Grouped => ledger.grouped(point),
+        Change::Reformed => ledger.reformed(point),
     }
 }
 
@@ -128,10 +131,12 @@ fn compare(ledger: &mut MetadataLedger, model: &Model) {
         assert_eq!(told, all);
     }
     assert_eq!(all.is_empty(), told.is_empty());
-    assert_eq!(
-        ledger.needs_commit() == Some(SyncReason::Group),
-        model.has(&[Change::Grouped])
-    );
+    let reason = match () {
+        () if model.has(&[Change::Grouped]) => Some(SyncReason::Group),
+        () if model.has(&[Change::Reformed]) => Some(SyncReason::Map),
+        () => None,
+    };
+    assert_eq!(ledger.needs_commit(), reason);
     let refuses = ledger.refuses_record(1, false);
     match model.has(&[Change::NamesChanged]) {
         true => assert_eq!(refuses, Some(SyncReason::Name)),

@@ -31,7 +31,7 @@
 //! | --- | --- | --- |
 //! | `changed`, `needed` | anything | held by this transaction, which a sync commits |
 //! | `touched`, `unrecorded_need`, `moved`, `made` | anything | to be said by a record, until the transaction is valid |
-//! | `attributes`, `names_changed`, `grouped` | anything | what no record can say, until the transaction is valid |
+//! | `attributes`, `names_changed`, `grouped`, `reformed` | anything | what no record can say, until the transaction is valid |
 //! | `after` | not known | as if all of it had changed, and no record could say it |
 //! | `recorded` | to be said by a record | said by one, which ends with the transactions that supersede it |
 //! | `prune` | held by a transaction that is valid | durable |

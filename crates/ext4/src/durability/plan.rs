@@ -25,12 +25,14 @@ pub(crate) enum SyncReason {
     Busy,
     /// It changed with others in an atomic group.
     Group,
+    /// Its map took on its other form, extents or block numbers.
+    Map,
     /// Many files are synced at once, and little is dirty: one commit is less work.
     Crowd,
 }
 
 impl SyncReason {
-    const ALL: [(SyncReason, &'static str); 11] = [
+    const ALL: [(SyncReason, &'static str); 12] = [
         (SyncReason::Kind, "kind"),
         (SyncReason::Name, "name"),
         (SyncReason::Attributes, "attributes"),
@@ -41,6 +43,7 @@ impl SyncReason {
         (SyncReason::Forgotten, "forgotten"),
         (SyncReason::Busy, "busy"),
         (SyncReason::Group, "group"),
+        (SyncReason::Map, "map"),
         (SyncReason::Crowd, "crowd"),
     ];
 }
@@ -123,7 +126,7 @@ impl Found {
     ///
     /// | what is so | what is done |
     /// | --- | --- |
-    /// | it is not known what changed, or it changed with others | commit |
+    /// | it is not known what changed, it changed with others, or its map is another | commit |
     /// | nothing but data changed, and all of it is at home | flush, or nothing |
     /// | nothing but data changed, and a cheap record can hold it | record |
     /// | nothing but data changed | data home |

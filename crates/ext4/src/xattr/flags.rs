@@ -18,6 +18,12 @@ const ROOT_ONLY: InodeFlags = InodeFlags::IMMUTABLE
     .union(InodeFlags::APPEND)
     .union(InodeFlags::JOURNAL_DATA);
 
+/// Flags of files whose content is not at its place on the device as it is read.
+const NEVER_MAPPED: InodeFlags = InodeFlags::JOURNAL_DATA
+    .union(InodeFlags::INLINE_DATA)
+    .union(InodeFlags::ENCRYPT)
+    .union(InodeFlags::VERITY);
+
 /// Flags that mean something on this type of file.
 fn meaningful(body: &InodeBody) -> InodeFlags {
     match () {
@@ -25,6 +31,14 @@ fn meaningful(body: &InodeBody) -> InodeFlags {
         () if body.is_regular() => InodeFlags::all() - InodeFlags::DIRECTORY_ONLY,
         () => InodeFlags::OTHER_FILES,
     }
+}
+
+/// Whether the content of a file that is to have these flags could not be mapped as DAX says.
+/// (Nothing does so through FUSE, nor does the kernel on most devices: the flag is kept for those
+/// who do.)
+fn excludes(body: &InodeBody, asked: InodeFlags) -> bool {
+    let either = body.flags() | asked;
+    !body.is_dir() && either.contains(InodeFlags::DAX) && either.intersects(NEVER_MAPPED)
 }
 
 impl Fs {
@@ -41,7 +55,8 @@ impl Fs {
     /// EPERM for who is neither owner nor root, for anybody but root who changes `immutable`,
     /// `append only` or `data journaling`, and for what is immutable and stays so; EOPNOTSUPP for
     /// flags that there are not, that cannot be changed, or that mean nothing on this type of
-    /// file.
+    /// file. With EXTENTS the map takes on its other form, or cannot (EOPNOTSUPP, EINVAL, ENOSPC):
+    /// then no flag changes.
     pub fn set_flags(&self, ctx: &Ctx, ino: Ino, flags: u32) -> Result<()> {
         self.throttle()?;
         let inode = self.inodes.iget(ino)?;
@@ -73,10 +88,11 @@ impl Fs {
         if both.contains(InodeFlags::IMMUTABLE) && !changed.is_empty() {
             return Err(FsError::Errno(libc::EPERM));
         }
-        // Switching between block maps and extents would change what the blocks mean.
-        let fixed = InodeFlags::EXTENTS | InodeFlags::CASEFOLD | InodeFlags::DAX;
         let new_bits = asked & changed;
-        if changed.intersects(fixed) || !meaningful(&body).contains(new_bits) {
+        if changed.contains(InodeFlags::CASEFOLD)
+            || !meaningful(&body).contains(new_bits)
+            || excludes(&body, asked)
+        {
             return Err(FsError::Errno(libc::EOPNOTSUPP));
         }
         let modifiable = InodeFlags::from_bits_retain(MODIFIABLE);
@@ -84,16 +100,25 @@ impl Fs {
         if new == old {
             return Ok(());
         }
+        let migration = match changed.contains(InodeFlags::EXTENTS) {
+            true => Some(self.plan_migration(inode, &body)?),
+            false => None,
+        };
         if changed.contains(InodeFlags::JOURNAL_DATA) && body.is_regular() {
             inode.check_alone()?;
             self.data.move_out(inode, &mut body)?;
             self.data
                 .switch_data_journaling(inode, new.contains(InodeFlags::JOURNAL_DATA))?;
         }
-        let h = self.vol.journal.begin(WRITE_INODE)?;
-        body.set_flags(new);
-        body.touch(self.vol.now());
-        self.vol
-            .whole(|| self.inodes.write_inode(&h, inode, &mut body))
+        match migration {
+            Some(migration) => self.migrate(ctx, inode, &mut body, new, &migration),
+            None => {
+                let h = self.vol.journal.begin(WRITE_INODE)?;
+                body.set_flags(new);
+                body.touch(self.vol.now());
+                self.vol
+                    .whole(|| self.inodes.write_inode(&h, inode, &mut body))
+            }
+        }
     }
 }
