@@ -6,10 +6,11 @@
 use std::collections::{BTreeMap, HashSet};
 
 use stetfs::low::{BlockDevice, MemDevice};
+use stetfs_ondisk::ext4::blockmap::{DIRECT, MAX_LEVELS, pointer};
 use stetfs_ondisk::ext4::extent::{Index, NodeRef};
 use stetfs_ondisk::ext4::features::Incompat;
 use stetfs_ondisk::ext4::group_desc::{GroupDesc, GroupFlags};
-use stetfs_ondisk::ext4::inode::{InodeFlags, InodeView};
+use stetfs_ondisk::ext4::inode::{I_BLOCK_LEN, InodeFlags, InodeView};
 use stetfs_ondisk::ext4::superblock::{Geometry, Superblock};
 use stetfs_ondisk::ext4::{bitmap, orphan_file};
 
@@ -24,7 +25,7 @@ pub enum Owner {
     InodeTable,
     /// The journal.
     Journal,
-    /// Node of an extent tree.
+    /// Node of an extent tree, or indirect block.
     ExtentNode,
     /// Extended attributes.
     Xattr,
@@ -145,7 +146,11 @@ impl Volume<'_> {
                 self.own(map, Owner::Reserved)
             };
         }
-        if !view.flags().contains(InodeFlags::EXTENTS) {
+        // A short target lies where the numbers of blocks would.
+        let is_target = view.is_symlink() && view.size() < I_BLOCK_LEN as u64;
+        let has_map = view.is_regular() || view.is_dir() || (view.is_symlink() && !is_target);
+        let is_tree = view.flags().contains(InodeFlags::EXTENTS);
+        if view.flags().contains(InodeFlags::INLINE_DATA) || !(is_tree || has_map) {
             return Ok(());
         }
         let owner = if ino == self.sb.journal_inum.get() {
@@ -159,7 +164,32 @@ impl Volume<'_> {
         } else {
             Owner::Data
         };
-        self.tree(view.i_block(), None, owner)
+        match is_tree {
+            true => self.tree(view.i_block(), None, owner),
+            false => self.block_map(view.i_block(), owner),
+        }
+    }
+
+    fn block_map(&mut self, root: &[u8], owner: Owner) -> Result<(), String> {
+        for index in 0..DIRECT + MAX_LEVELS as usize {
+            let levels = (index + 1).saturating_sub(DIRECT);
+            self.numbered(u64::from(pointer(root, index)), levels, owner)?;
+        }
+        Ok(())
+    }
+
+    /// A block that a block map names, with `levels` of indirect blocks from it to the data.
+    fn numbered(&mut self, nr: u64, levels: usize, owner: Owner) -> Result<(), String> {
+        match (nr, levels) {
+            (0, _) => return Ok(()),
+            (_, 0) => return self.own(nr, owner),
+            _ => self.own(nr, Owner::ExtentNode)?,
+        }
+        let block = self.block(nr)?;
+        (0..block.len() / 4).try_for_each(|at| {
+            let below = u64::from(pointer(&block, at));
+            self.numbered(below, levels - 1, owner)
+        })
     }
 
     fn orphans(&self) -> Result<(), String> {

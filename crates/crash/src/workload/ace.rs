@@ -282,6 +282,7 @@ fn touched(op: &Op) -> Vec<&str> {
         | Op::Chown { path, .. }
         | Op::SetXattr { path, .. }
         | Op::RemoveXattr { path, .. }
+        | Op::Chattr { path, .. }
         | Op::Fsync { path }
         | Op::Fdatasync { path } => vec![path],
         Op::Link { from, to } | Op::Rename { from, to } => vec![from, to],

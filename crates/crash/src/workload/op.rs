@@ -79,6 +79,10 @@ pub enum Op {
     },
     /// removexattr(2).
     RemoveXattr { path: String, name: String },
+    /// `chattr +e` with `extents`, else `chattr -e`, where the file's map can take on that form:
+    /// else nothing. What has to have extents for fallocate(2) gets them first. In the library:
+    /// on a mount nothing is done.
+    Chattr { path: String, extents: bool },
     /// Begins an atomic group of these files: what changes their content from here on is part of
     /// it.
     Atomic { paths: Vec<String> },

@@ -95,6 +95,7 @@ impl Generator {
             90..94 => self.fdatasync(there),
             94..97 => self.fsync_dir(there),
             97..98 => Some(Op::SyncAll),
+            98..100 => self.chattr(there),
             100..102 if there.may_hold() => Some(there.tmpfile()),
             102..104 if there.may_hold() => self.hold(there),
             104..105 if there.has_room() => self.link_held(there),

@@ -41,6 +41,7 @@ impl Script {
             let full = match &op {
                 Op::SetXattr { .. } | Op::RemoveXattr { .. } => true,
                 Op::Exchange { .. } | Op::SyncAll | Op::Tmpfile { .. } => true,
+                Op::Chattr { .. } => true,
                 Op::Rename { from, .. } => state.node(from).is_some_and(|n| n.is_dir()),
                 Op::Fsync { path } => state.node(path).is_some_and(|n| n.is_dir()),
                 _ => false,

@@ -14,6 +14,8 @@ use super::op::{Op, bytes, held_number};
 
 /// How long a sync may take; one that takes longer fails with ETIMEDOUT.
 const TIMEOUT: Duration = Duration::from_secs(60);
+/// `EXT4_EXTENTS_FL`.
+const EXTENTS: u32 = 0x8_0000;
 
 /// A user of an open volume, at work in one directory.
 pub struct Session {
@@ -125,6 +127,7 @@ impl Session {
                 len,
             } => self.set_xattr(path, name, &bytes(*key, *len)),
             Op::RemoveXattr { path, name } => self.remove_xattr(path, name),
+            Op::Chattr { path, extents } => self.chattr(path, *extents),
             Op::Atomic { paths } => self.begin_group(paths),
             Op::Early => self.write_early(),
             Op::Commit => self.commit_group(),
@@ -238,7 +241,14 @@ impl Session {
 
     fn fallocate(&self, path: &str, mode: FallocateMode, offset: u64, len: u64) -> Done {
         let file = self.open(path, libc::O_RDWR)?;
-        self.fs.fallocate(&self.ctx, &file, mode, offset, len)
+        let fallocate = || self.fs.fallocate(&self.ctx, &file, mode, offset, len);
+        match fallocate() {
+            Err(FsError::Errno(libc::EOPNOTSUPP)) => {
+                self.chattr(path, true)?;
+                fallocate()
+            }
+            done => done,
+        }
     }
 
     fn fsync(&self, path: &str, data_only: bool, wait: Wait) -> Done {
@@ -265,6 +275,17 @@ impl Session {
         let ino = self.ino(path)?;
         self.fs
             .setxattr(&self.ctx, ino, name.as_bytes(), value, XattrSet::Any)
+    }
+
+    fn chattr(&self, path: &str, extents: bool) -> Done {
+        let ino = self.ino(path)?;
+        let old = self.fs.get_flags(ino)? & !EXTENTS;
+        let flags = old | if extents { EXTENTS } else { 0 };
+        match self.fs.set_flags(&self.ctx, ino, flags) {
+            // Its map cannot have that form.
+            Err(FsError::Errno(libc::EOPNOTSUPP | libc::EINVAL)) => Ok(()),
+            done => done,
+        }
     }
 
     fn remove_xattr(&self, path: &str, name: &str) -> Done {

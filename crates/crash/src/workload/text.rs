@@ -81,6 +81,9 @@ impl fmt::Display for Op {
                 len,
             } => write!(f, "setxattr {path} {name} {len} {key}"),
             Op::RemoveXattr { path, name } => write!(f, "removexattr {path} {name}"),
+            Op::Chattr { path, extents } => {
+                write!(f, "chattr {path} {}", if *extents { "+e" } else { "-e" })
+            }
             Op::Atomic { paths } => write!(f, "atomic {}", paths.join(" ")),
             Op::Early => f.write_str("early"),
             Op::Commit => f.write_str("commit"),

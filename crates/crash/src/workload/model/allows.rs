@@ -43,6 +43,7 @@ impl State {
                 path, name, len, ..
             } => self.can_set_xattr(path, name, *len),
             Op::RemoveXattr { path, name } => self.can_remove_xattr(path, name),
+            Op::Chattr { path, .. } => self.can_chattr(path),
             Op::Atomic { paths } => self.can_begin_group(paths),
             Op::Early | Op::Commit | Op::Abort => self.group_is_open(),
             Op::Fsync { path } | Op::Fdatasync { path } => self.can_sync(path),
@@ -120,6 +121,13 @@ impl State {
 
 /// Content of files.
 impl State {
+    fn can_chattr(&self, path: &str) -> Allowed {
+        match self.named(path)?.kind {
+            Kind::File(_) | Kind::Dir(_) => Ok(()),
+            Kind::Symlink(_) => Err(format!("{path:?} is a symbolic link")),
+        }
+    }
+
     fn can_write(&self, path: &str, len: usize) -> Allowed {
         match len {
             0 => Err("a write has at least one byte".into()),
@@ -280,7 +288,10 @@ impl State {
             let id = self.find(path);
             id.is_some_and(|id| self.group.as_ref().is_some_and(|g| g.contains_key(&id)))
         };
-        if let Op::Zero { path, .. } | Op::Allocate { path, .. } | Op::MapWrite { path, .. } = op
+        if let Op::Zero { path, .. }
+        | Op::Allocate { path, .. }
+        | Op::MapWrite { path, .. }
+        | Op::Chattr { path, .. } = op
             && grouped(path)
         {
             return Err(format!("{path:?} is in a group, which cannot do that"));

@@ -89,6 +89,8 @@ impl State {
                 len,
                 keep,
             } => self.allocate(path, offset + len, *keep, at),
+            // Nothing that can be seen but its flags, and the kernel changes those by itself.
+            Op::Chattr { .. } => {}
             Op::Atomic { paths } => self.begin_group(paths),
             Op::Abort => self.group = None,
             Op::Commit => self.commit_group(at),

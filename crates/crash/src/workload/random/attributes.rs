@@ -18,6 +18,17 @@ impl Generator {
         Some(Op::Chown { path, uid, gid })
     }
 
+    /// Of a file, or now and then a directory. Mostly to block numbers, which fewer can have.
+    pub(super) fn chattr(&mut self, there: &There<'_>) -> Option<Op> {
+        let of = match self.rng.u8(0..8) {
+            0 => &there.dirs,
+            _ => &there.content,
+        };
+        let path = self.pick(of)?.clone();
+        let extents = self.rng.u8(0..3) == 0;
+        Some(Op::Chattr { path, extents })
+    }
+
     pub(super) fn set_xattr(&mut self, there: &There<'_>) -> Option<Op> {
         let path = self.pick(&there.content)?.clone();
         let name = format!("user.{}", self.rng.choice(&["a", "bb", "ccc"])?);

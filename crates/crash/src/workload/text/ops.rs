@@ -11,6 +11,7 @@ append PATH LENGTH [KEY] | mapwrite PATH OFFSET LENGTH [KEY] | truncate PATH SIZ
 zero PATH OFFSET LENGTH [keep] | allocate PATH OFFSET LENGTH [keep]
 unlink PATH | hold PATH [@N] | hold-unlink PATH [@N] | tmpfile [MODE] [@N] | close @N | rmdir PATH | link OLD NEW | rename OLD NEW | exchange A B
 chmod PATH MODE | chown PATH UID GID | setxattr PATH NAME LENGTH [KEY] | removexattr PATH NAME
+chattr PATH +e|-e
 atomic PATH… | early | commit | abort | fsync PATH | fdatasync PATH | sync | freeze | thaw | thread
 A path @N is the open file that was held under this number.";
 
@@ -71,6 +72,7 @@ fn operation(verb: &str, w: &mut Words<'_>, line: usize, state: &State) -> Read 
         "chown" => chown(w),
         "setxattr" => set_xattr(w, line),
         "removexattr" => remove_xattr(w),
+        "chattr" => chattr(w),
         "atomic" => atomic(w),
         "early" => Ok(Op::Early),
         "commit" => Ok(Op::Commit),
@@ -231,6 +233,17 @@ fn chown(w: &mut Words<'_>) -> Read {
         path: w.path("the path")?,
         uid: w.number("the owner")?,
         gid: w.number("the group")?,
+    })
+}
+
+fn chattr(w: &mut Words<'_>) -> Read {
+    Ok(Op::Chattr {
+        path: w.path("the path")?,
+        extents: match w.word("+e or -e")? {
+            "+e" => true,
+            "-e" => false,
+            other => return Err(format!("{other:?} is neither `+e` nor `-e`")),
+        },
     })
 }
 
