@@ -14,7 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use stetfs_testkit::{Image, Mkfs, Mounter, cmd, mount, wait_until};
+use stetfs_testkit::{Image, Mkfs, Mounter, Scratch, cmd, mount, wait_until};
 
 use crate::common::daemon::{BINARY, Daemon, answer, fails, ok};
 
@@ -372,4 +372,53 @@ fn low_latency_on_says_where_it_cannot_be_and_auto_goes_on() {
     assert!(low["why_not"].as_str().unwrap().contains(LATENCY), "{low}");
     assert_ne!(low["by"], LATENCY);
     d.image.e2fsck_fn().unwrap();
+}
+
+/// A mount that goes with the test, however that ends.
+struct Down<'a>(&'a Path);
+
+impl Drop for Down<'_> {
+    fn drop(&mut self) {
+        mount::detach(self.0);
+    }
+}
+
+/// What an overlay is made of it has mounts of that no table shows, and which umount(2) leaves.
+#[test]
+fn umount_does_not_wait_for_an_overlay() {
+    let _alone = alone();
+    let d = Daemon::new("");
+    let pid = u32::try_from(d.pid()).unwrap();
+    for dir in ["low", "up", "work"] {
+        fs::create_dir(d.file(dir)).unwrap();
+    }
+    fs::write(d.file("low/file"), b"below").unwrap();
+    let scratch = Scratch::new("overlay").unwrap();
+    let over = scratch.path().join("over");
+    fs::create_dir(&over).unwrap();
+    let part = |name: &str| d.file(name).display().to_string();
+    let options = format!(
+        "lowerdir={},upperdir={},workdir={}",
+        part("low"),
+        part("up"),
+        part("work")
+    );
+    let mut overlay = Command::new("mount");
+    overlay.args(["-t", "overlay", "overlay", "-o", &options]);
+    cmd::run(overlay.arg(&over)).unwrap();
+    let down = Down(&over);
+    assert_eq!(fs::read(over.join("file")).unwrap(), b"below");
+    fs::write(over.join("file"), b"above").unwrap();
+    fails(&["umount", d.dir()], 4, &["still in use", "an overlay"]);
+    fs::write(over.join("later"), b"goes on").unwrap();
+    drop(down);
+    wait_until("the end of the server", || !is_running(pid));
+    d.image.e2fsck_fn().unwrap();
+    for (file, content) in [
+        ("low/file", "below"),
+        ("up/file", "above"),
+        ("up/later", "goes on"),
+    ] {
+        assert_eq!(ok(&["cat", &format!("{}:/{file}", d.image())]), content);
+    }
 }

@@ -21,6 +21,12 @@ use crate::{control, print};
 /// Between two looks at something that is to go.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// The kernel tells a server that nobody has its mount any more before umount(2) returns.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Who has a mount that no table shows.
+const HIDDEN: &str = "an overlay of its directories, or a mount that is not in any namespace, has it: end that, and the \
+     volume is closed";
+
 /// Unmounts and waits until the server has brought everything home.
 pub(crate) fn run(args: &UmountArgs, json: bool) -> Result {
     let mount = find_mount(&args.dir)?;
@@ -69,12 +75,13 @@ fn down(args: &UmountArgs, mount: &MountEntry) -> Result {
     // Whoever still sees the mount would have kept it alive.
     gone |= viewer.is_some() && client.as_ref().is_some_and(Client::has_ended);
     if let (Some(viewer), false) = (&viewer, gone) {
-        let dir = mount.dir.display();
-        let message = format!("{dir} is taken down here, but the volume is still in use");
-        return Err(Failure::new(Code::InUse, message).hint(viewer.to_string()));
+        return Err(still_in_use(mount, viewer.to_string()));
     }
     match client {
-        Some(client) => client.wait_closed(),
+        Some(client) => match client.wait_closed(PATIENCE)? {
+            true => Ok(()),
+            false => Err(still_in_use(mount, HIDDEN)),
+        },
         // Killed, or never had a socket. Then the lock tells.
         None => {
             if !elsewhere {
@@ -94,6 +101,12 @@ fn down(args: &UmountArgs, mount: &MountEntry) -> Result {
             })
         }
     }
+}
+
+fn still_in_use(mount: &MountEntry, by: impl Into<String>) -> Failure {
+    let dir = mount.dir.display();
+    let message = format!("{dir} is taken down here, but the volume is still in use");
+    Failure::new(Code::InUse, message).hint(by)
 }
 
 /// Who of those that saw the mount from other mount namespaces before it was taken down still does

@@ -3,11 +3,11 @@
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags};
-use serde_json::Value;
+use serde_json::{Value, json};
 use stetfs_fuse::mountinfo::MountEntry;
 
 use super::dir::Dir;
@@ -119,16 +119,51 @@ impl Client {
         Ok(Some(serde_json::from_str(&line)?))
     }
 
-    /// Waits until the server has closed the volume and ended. Call after `watch`.
-    pub(crate) fn wait_closed(mut self) -> Result {
-        let last = self.line();
+    /// Whether the server says something unasked within so long.
+    fn says_something(&self, within: Duration) -> io::Result<bool> {
+        if !self.stream.buffer().is_empty() {
+            return Ok(true);
+        }
+        let time = Timespec::try_from(within).map_err(io::Error::other)?;
+        let mut poll = [PollFd::new(self.stream.get_ref(), PollFlags::IN)];
+        match rustix::event::poll(&mut poll, Some(&time)) {
+            Ok(ready) => Ok(ready > 0),
+            Err(rustix::io::Errno::INTR) => Ok(false),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// Waits until the server has closed the volume and ended, however long it takes. Call after
+    /// `watch`, when the mount was taken down. Whether it does that: one that does not even begin
+    /// to within `patience` still has a mount.
+    ///
+    /// # Errors
+    /// The server's, of a volume that could not be closed; or it ended without closing it.
+    pub(crate) fn wait_closed(mut self, patience: Duration) -> Result<bool> {
+        const STEP: Duration = Duration::from_millis(500);
+        let begin = Instant::now();
+        let last = loop {
+            match self.says_something(STEP) {
+                Ok(true) => break self.line().unwrap_or(None),
+                Ok(false) => {}
+                Err(_) => break None,
+            }
+            // While it closes the volume it answers so, and its last words follow.
+            match self.request_or_end(&json!({ "op": "stat" })) {
+                Ok(Some(_)) if begin.elapsed() < patience => {}
+                Ok(Some(_)) => return Ok(false),
+                Ok(None) => break Some(json!({ "closed": true })),
+                Err(failure) if failure.code == Code::NotFound => break None,
+                Err(failure) => break Some(failure.to_json()),
+            }
+        };
         if let Some((_, pidfd)) = &self.server {
             let mut poll = [PollFd::new(pidfd, PollFlags::IN)];
             while rustix::event::poll(&mut poll, None) == Err(rustix::io::Errno::INTR) {}
         }
         match last {
-            Ok(Some(answer)) => Failure::from_json(&answer).map_or(Ok(()), Err),
-            Ok(None) | Err(_) => Err(Failure::new(
+            Some(answer) => Failure::from_json(&answer).map_or(Ok(true), Err),
+            None => Err(Failure::new(
                 Code::Io,
                 "the server ended without closing the volume; what was not synced may be lost",
             )
