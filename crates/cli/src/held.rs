@@ -22,8 +22,8 @@ pub(crate) fn detached(path: &Path, pid: u32) -> Option<String> {
     let is_seen = mounts.iter().any(|mount| volume.is_of(mount));
     (!is_seen).then(|| {
         format!(
-            "its server, process {pid}, has no mount that is visible here: it was detached (umount -l), is \
-             mounted in another mount namespace, or starts or ends just now\n\
+            "its server, process {pid}, has no mount that is visible here: it was detached (umount -l), an overlay \
+             has it, it is mounted in another mount namespace, or it starts or ends just now\n\
              end its users, or: kill -TERM {pid}, which ends it when they are gone; a second one does \
              not wait for them"
         )
