@@ -1,7 +1,7 @@
 //! The commands' end of the control socket.
 
 use std::io::{self, BufRead, BufReader, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -56,11 +56,20 @@ impl Client {
     /// Waits for so long at most, or until `also` can be read, or the server says something
     /// unasked: that it ends. Whether it does.
     pub(crate) fn rest(&self, also: &impl AsFd, time: Duration) -> io::Result<bool> {
+        self.hears(Some(also.as_fd()), time)
+    }
+
+    fn hears(&self, also: Option<BorrowedFd<'_>>, time: Duration) -> io::Result<bool> {
+        if !self.stream.buffer().is_empty() {
+            return Ok(true);
+        }
         let time = Timespec::try_from(time).map_err(io::Error::other)?;
-        let mut poll = [
-            PollFd::new(self.stream.get_ref(), PollFlags::IN),
-            PollFd::new(also, PollFlags::IN),
-        ];
+        let fds = [Some(self.stream.get_ref().as_fd()), also];
+        let mut poll: Vec<_> = fds
+            .iter()
+            .flatten()
+            .map(|fd| PollFd::new(fd, PollFlags::IN))
+            .collect();
         match rustix::event::poll(&mut poll, Some(&time)) {
             Ok(_) => Ok(!poll[0].revents().is_empty()),
             Err(rustix::io::Errno::INTR) => Ok(false),
@@ -119,20 +128,6 @@ impl Client {
         Ok(Some(serde_json::from_str(&line)?))
     }
 
-    /// Whether the server says something unasked within so long.
-    fn says_something(&self, within: Duration) -> io::Result<bool> {
-        if !self.stream.buffer().is_empty() {
-            return Ok(true);
-        }
-        let time = Timespec::try_from(within).map_err(io::Error::other)?;
-        let mut poll = [PollFd::new(self.stream.get_ref(), PollFlags::IN)];
-        match rustix::event::poll(&mut poll, Some(&time)) {
-            Ok(ready) => Ok(ready > 0),
-            Err(rustix::io::Errno::INTR) => Ok(false),
-            Err(e) => Err(e.into()),
-        }
-    }
-
     /// Waits until the server has closed the volume and ended, however long it takes. Call after
     /// `watch`, when the mount was taken down. Whether it does that: one that does not even begin
     /// to within `patience` still has a mount.
@@ -143,7 +138,7 @@ impl Client {
         const STEP: Duration = Duration::from_millis(500);
         let begin = Instant::now();
         let last = loop {
-            match self.says_something(STEP) {
+            match self.hears(None, STEP) {
                 Ok(true) => break self.line().unwrap_or(None),
                 Ok(false) => {}
                 Err(_) => break None,

@@ -30,20 +30,13 @@ pub(crate) struct Migration {
     extents: Vec<Extent>,
     /// Indirect blocks, which are freed.
     indirect: Vec<BlockNr>,
-    /// Blocks that a tree of extents takes for itself, at most.
+    /// Blocks that a tree of extents takes for itself, at most, before any is freed.
     nodes: u64,
-    /// Whether it becomes one.
-    to_extents: bool,
     /// With the inode.
     credits: Credits,
 }
 
 impl Migration {
-    /// Blocks that are needed before any is freed.
-    fn space(&self) -> u64 {
-        self.nodes
-    }
-
     /// Blocks by which the file grows, at most.
     fn growth(&self) -> u64 {
         self.nodes.saturating_sub(self.indirect.len() as u64)
@@ -85,7 +78,7 @@ impl Fs {
         self.vol.noted(self.data.plan_migration(inode, body))
     }
 
-    /// Sets these flags, with the form of the map and the time of the change.
+    /// Sets these flags, with the form of the map that they say and the time of the change.
     ///
     /// # Errors
     /// EDQUOT, ENOSPC: nothing has changed then.
@@ -100,7 +93,7 @@ impl Fs {
         let quota = self.promise(ctx, body.owner(), migration.growth(), 0)?;
         quota.give(body);
         let is_privileged = self.space.privileged(ctx);
-        let _room = self.space.reserve(migration.space(), is_privileged)?;
+        let _room = self.space.reserve(migration.nodes, is_privileged)?;
         let h = self.vol.journal.begin(migration.credits)?;
         body.set_flags(new);
         body.touch(self.vol.now());
@@ -154,7 +147,6 @@ impl DataStore {
             extents: first.into_iter().collect(),
             indirect: Vec::new(),
             nodes: 0,
-            to_extents: false,
             credits: credits::WRITE_INODE,
         })
     }
@@ -182,7 +174,6 @@ impl DataStore {
             credits: self.tree_credits(&listed),
             extents: listed.extents,
             indirect: listed.indirect,
-            to_extents: true,
         })
     }
 
@@ -225,11 +216,7 @@ impl DataStore {
             start: e.start,
             len: e.len,
         })?;
-        if !seen.add(e.start, u64::from(e.len)) {
-            let detail = format!("inode {} has it, or blocks behind it, twice", inode.ino);
-            return Err(FsError::corrupt("block map", e.start, detail));
-        }
-        Ok(())
+        seen.add_new(inode, e.start, u64::from(e.len))
     }
 
     /// Credits to build a tree, to free the indirect blocks, and to write the inode.
@@ -246,8 +233,8 @@ impl DataStore {
             .saturating_add(groups.saturating_mul(credits::FREE_BLOCKS))
     }
 
-    /// Gives the map its other form, and writes the inode. The handle has the credits, and the
-    /// space is promised.
+    /// Gives the map the form that the inode's flags say it has, and writes the inode. The handle
+    /// has the credits, and the space is promised.
     ///
     /// # Errors
     /// What must not happen any more.
@@ -258,10 +245,7 @@ impl DataStore {
         body: &mut InodeBody,
         migration: &Migration,
     ) -> Result<()> {
-        let mut flags = body.flags();
-        flags.set(InodeFlags::EXTENTS, migration.to_extents);
-        body.set_flags(flags);
-        match migration.to_extents {
+        match body.flags().contains(InodeFlags::EXTENTS) {
             true => {
                 NodeMut::init(body.i_block_mut(), 0)?;
                 self.edit_map(h, inode, body, |map| {

@@ -15,8 +15,20 @@ use crate::inode::{Inode, InodeBody, OpenRef};
 pub(super) struct Runs(BTreeMap<BlockNr, BlockNr>);
 
 impl Runs {
+    /// Takes in blocks that the map of an inode names.
+    ///
+    /// # Errors
+    /// EUCLEAN when it named one of them before.
+    pub(super) fn add_new(&mut self, inode: &Inode, start: BlockNr, len: u64) -> Result<()> {
+        if self.add(start, len) {
+            return Ok(());
+        }
+        let detail = format!("inode {} has it, or blocks behind it, twice", inode.ino);
+        Err(FsError::corrupt("block map", start, detail))
+    }
+
     /// Takes another in, and says whether none of its blocks was there.
-    pub(super) fn add(&mut self, start: BlockNr, len: u64) -> bool {
+    fn add(&mut self, start: BlockNr, len: u64) -> bool {
         let (mut start, mut end) = (start, start.saturating_add(len));
         if let Some((first, behind)) = self.0.range(..end).next_back() {
             if *behind > start {
@@ -70,12 +82,8 @@ impl DataStore {
                 // Who reads there is told; the rest may be whole.
                 Err(_) => return Ok(()),
             };
-            if !runs.add(e.start, u64::from(e.len)) {
-                let detail = format!("inode {} has it, or blocks behind it, twice", inode.ino);
-                return self
-                    .vol
-                    .noted(Err(FsError::corrupt("block map", e.start, detail)));
-            }
+            self.vol
+                .noted(runs.add_new(inode, e.start, u64::from(e.len)))?;
             at = e.logical_end();
         }
     }
