@@ -302,6 +302,12 @@ pub trait BlockDevice: Send + Sync {
         None
     }
 
+    /// A copy of what the device holds now, of one moment, where that costs next to nothing: of
+    /// devices in memory.
+    fn snapshot(&self) -> Option<Arc<dyn BlockDevice>> {
+        None
+    }
+
     /// What the device has done since it was opened.
     fn stats(&self) -> Stats;
 }
@@ -401,6 +407,9 @@ macro_rules! forward {
             }
             fn share(&self) -> Option<&dyn Share> {
                 (**self).share()
+            }
+            fn snapshot(&self) -> Option<Arc<dyn BlockDevice>> {
+                (**self).snapshot()
             }
             fn stats(&self) -> Stats {
                 (**self).stats()

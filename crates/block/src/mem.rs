@@ -385,6 +385,10 @@ impl BlockDevice for MemDevice {
         self.share.is_some().then_some(self as &dyn Share)
     }
 
+    fn snapshot(&self) -> Option<Arc<dyn BlockDevice>> {
+        Some(Arc::new(self.fork()))
+    }
+
     fn stats(&self) -> Stats {
         self.counters.snapshot()
     }

@@ -237,6 +237,10 @@ impl<D: BlockDevice> BlockDevice for Recorder<D> {
         result
     }
 
+    fn snapshot(&self) -> Option<Arc<dyn BlockDevice>> {
+        self.inner.snapshot()
+    }
+
     fn stats(&self) -> Stats {
         self.inner.stats()
     }

@@ -2,6 +2,7 @@
 
 use stetfs_ondisk::ext4::checksum::ChecksumMode;
 use stetfs_ondisk::ext4::features::{Compat, Incompat, RoCompat};
+use stetfs_ondisk::ext4::htree::IndexLayout;
 use stetfs_ondisk::ext4::superblock::Geometry as Layout;
 
 use crate::types::BlockNr;
@@ -72,6 +73,25 @@ impl Geometry {
     /// First block of the cluster around a block.
     pub(crate) fn cluster_start(&self, nr: BlockNr) -> BlockNr {
         nr - nr.saturating_sub(self.first_data_block) % u64::from(self.ratio())
+    }
+
+    /// How the index of a directory lies in its blocks.
+    pub(crate) fn index_layout(&self) -> IndexLayout {
+        IndexLayout {
+            tail: self.metadata_csum(),
+            max_levels: match self.incompat.contains(Incompat::LARGEDIR) {
+                true => 2,
+                false => 1,
+            },
+        }
+    }
+
+    /// Size of a directory, bytes (exclusive).
+    pub(crate) fn max_dir_size(&self) -> u64 {
+        match self.incompat.contains(Incompat::LARGEDIR) {
+            true => 1 << 32,
+            false => 1 << 31,
+        }
     }
 
     /// Whether metadata carries crc32c checksums.

@@ -145,4 +145,24 @@ pub(super) const ALL: &[Fault] = &[
         set: |spec| spec.options.canary.region_late = true,
         trials: &[Lab::named("ijournal", "smoke").in_region().trial()],
     },
+    Fault {
+        name: "redo-as-user",
+        what: "recovery applies records as a user's operations, which flags of the older state refuse",
+        from: Origin::Own("2026-11-28"),
+        set: |spec| spec.options.canary.redo_as_user = true,
+        trials: &[Trial::Suite(
+            "ext4/src/volume/redo_tests.rs",
+            "a_file_made_in_a_directory_that_was_locked_comes_back",
+        )],
+    },
+    Fault {
+        name: "redo-unpromised",
+        what: "records are promised no blocks for their recovery",
+        from: Origin::Own("2026-11-28"),
+        set: |spec| spec.options.canary.redo_unpromised = true,
+        trials: &[Trial::Suite(
+            "ext4/src/volume/redo_tests.rs",
+            "records_without_their_promise_are_kept_in_lost_found",
+        )],
+    },
 ];

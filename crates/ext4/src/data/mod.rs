@@ -56,6 +56,7 @@ mod precedence;
 mod read;
 mod read_ahead;
 mod record;
+mod redo_space;
 mod seek;
 mod state;
 mod store;

@@ -133,6 +133,10 @@ impl DataStore {
                 Step::Record(ready) => {
                     self.records()?
                         .write(&ready.place, &ready.bytes, &ready.pages)?;
+                    #[cfg(debug_assertions)]
+                    if let Some(proof) = self.vol.sb.proof.get() {
+                        proof.record_is_durable();
+                    }
                     for (dir, naming) in &ready.dirs {
                         dir.metadata.lock().name_recorded(naming);
                     }
@@ -315,6 +319,10 @@ impl DataStore {
             pages: pages.iter().map(|(lblk, ..)| *lblk).collect(),
         };
         let bytes = record.encode();
+        let space = self.redo_space(body, &record);
+        let Some(promise) = self.space.promise_redo(space) else {
+            return Ok(Step::commit(SyncReason::Space));
+        };
         // Data that goes home by itself is to be there before what supersedes the record counts.
         let goes_home = !journaled || self.new_goes_home(body);
         let data_of = (goes_home && !pages.is_empty()).then_some(inode.ino);
@@ -322,6 +330,7 @@ impl DataStore {
         let Some(place) = records.reserve(bytes.len(), pages.len(), data_of) else {
             return Ok(Step::commit(SyncReason::Full));
         };
+        self.space.keep_redo_promise(promise, place.stamp());
         // Whoever syncs the file by a commit ends the record: its inode is in it, if nothing else.
         inode.metadata.lock().recorded(&records.superseding());
         if data_of.is_some() {
@@ -440,6 +449,9 @@ impl DataStore {
         };
         while let Naming::Made { parent, .. } = naming {
             let (dir, next) = self.dir_naming(parent)?;
+            if !self.redo_has_room(&dir.body.read()) {
+                return Err(SyncReason::Large);
+            }
             if next == Naming::Durable {
                 break;
             }

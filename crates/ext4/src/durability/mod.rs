@@ -51,5 +51,5 @@ mod tests;
 
 pub(crate) use data::{Changed, DataLedger, Dropping, Leaving, Overwriting, Unlogged};
 pub(crate) use metadata::{MetadataLedger, Naming};
-pub(crate) use names::Before;
+pub(crate) use names::{Before, NAMES};
 pub(crate) use plan::{Found, Plan, Room, SyncReason, SyncReasons};

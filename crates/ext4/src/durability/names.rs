@@ -8,8 +8,8 @@ use stetfs_journal::CommitPoint;
 /// Whether all that a point names is valid, as the journal knows it now.
 pub(crate) type Valid<'a> = dyn Fn(&CommitPoint) -> bool + 'a;
 
-/// More names than this are not told apart.
-const NAMES: usize = 1024;
+/// More names of a directory than this are not told apart.
+pub(crate) const NAMES: usize = 1024;
 
 /// The names of one directory.
 #[derive(Debug, Default)]

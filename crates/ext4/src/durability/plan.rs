@@ -19,6 +19,8 @@ pub(crate) enum SyncReason {
     Large,
     /// The lane is full.
     Full,
+    /// The volume is: a recovery might lack blocks to apply a record (replay.A3).
+    Space,
     /// It was out of memory for a while since it changed.
     Forgotten,
     /// Others write to it all the time.
@@ -32,7 +34,7 @@ pub(crate) enum SyncReason {
 }
 
 impl SyncReason {
-    const ALL: [(SyncReason, &'static str); 12] = [
+    const ALL: [(SyncReason, &'static str); 13] = [
         (SyncReason::Kind, "kind"),
         (SyncReason::Name, "name"),
         (SyncReason::Attributes, "attributes"),
@@ -40,6 +42,7 @@ impl SyncReason {
         (SyncReason::Journaled, "journaled"),
         (SyncReason::Large, "large"),
         (SyncReason::Full, "full"),
+        (SyncReason::Space, "space"),
         (SyncReason::Forgotten, "forgotten"),
         (SyncReason::Busy, "busy"),
         (SyncReason::Group, "group"),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use stetfs_journal::{Credits, Handle};
 use stetfs_ondisk::ext4::dirent::FileType as EntryType;
 use stetfs_ondisk::ext4::inode::I_BLOCK_LEN;
+use stetfs_sync::RwLockWriteGuard;
 
 use super::checks::{check_name, errno, may_add};
 use super::dir::{NewEntry, Plan};
@@ -169,8 +170,8 @@ impl Fs {
         self.attr(&inode).inspect_err(|_| self.forget(inode.ino, 1))
     }
 
-    /// Makes an inode and its name. The inode counts one lookup.
-    pub(crate) fn make(
+    /// Makes an inode and its name, for a user. The inode counts one lookup.
+    pub(super) fn make(
         &self,
         ctx: &Ctx,
         parent: Ino,
@@ -181,17 +182,32 @@ impl Fs {
         self.throttle()?;
         let dir = self.inodes.iget(parent)?;
         self.names.dir_move_out(&dir)?;
-        let mut dir_body = dir.body.write();
+        let dir_body = dir.body.write();
         may_add(&dir_body)?;
         let plan = self.names.dir_plan(&dir, &dir_body, name)?;
         if new.is_dir() {
             self.names.may_add_subdir(&dir_body)?;
         }
-        let inherited = match new.again {
-            Some(_) => Inherited::nothing(new.mode),
-            None => self.inherit_acl(&dir, &dir_body, new.mode, new.umask)?,
-        };
+        let inherited = self.inherit_acl(&dir, &dir_body, new.mode, new.umask)?;
+        let inode = self.make_in(ctx, (&dir, dir_body, plan), name, new, &inherited)?;
+        self.settle_names(&dir)
+            .inspect_err(|_| self.forget(inode.ino, 1))?;
+        Ok(inode)
+    }
 
+    /// Makes an inode and its name in a locked directory, where it was planned, and lets go of the
+    /// lock. The inode counts one lookup.
+    ///
+    /// # Errors
+    /// ENOSPC, EDQUOT; nothing was changed then. Of the device.
+    pub(super) fn make_in(
+        &self,
+        ctx: &Ctx,
+        (dir, mut dir_body, plan): (&Inode, RwLockWriteGuard<'_, InodeBody>, Plan),
+        name: &[u8],
+        new: &New<'_>,
+        inherited: &Inherited,
+    ) -> Result<Arc<Inode>> {
         let blocks = inherited.blocks() + u64::from(new.needs_block());
         let room = append_dir_space(plan.new_blocks) + blocks;
         let _room = self.space.reserve(room, self.space.privileged(ctx))?;
@@ -211,18 +227,18 @@ impl Fs {
         let (h, inode) = self
             .space
             .begin_with_inode(make_credits(&plan, new) + inherited.credits(), |h| {
-                self.new_inode(h, (&dir, &dir_body), ctx, &file)
+                self.new_inode(h, (dir, &dir_body), ctx, &file)
             })?;
         let mut body = inode.lock_new();
         let made = self
-            .fill(&h, &inode, &mut body, &dir, new, &inherited)
+            .fill(&h, &inode, &mut body, dir, new, inherited)
             .and_then(|()| {
                 let entry = NewEntry {
                     ino: inode.ino,
                     kind: EntryType::from_mode(new.mode),
                     name,
                 };
-                self.names.dir_insert(&h, &dir, &mut dir_body, plan, entry)
+                self.names.dir_insert(&h, dir, &mut dir_body, plan, entry)
             });
         if let Err(e) = made {
             // All was planned and reserved: the device failed. The inode must not leak.
@@ -237,17 +253,14 @@ impl Fs {
             self.names.add_subdir(&mut dir_body);
         }
         self.vol
-            .whole(|| self.names.dir_changed(&h, &dir, &mut dir_body))?;
+            .whole(|| self.names.dir_changed(&h, dir, &mut dir_body))?;
         self.inodes
-            .note_change(&h, &inode, |c, point| c.made(parent, name, point));
-        self.names.note_name(&h, &dir, name);
+            .note_change(&h, &inode, |c, point| c.made(dir.ino, name, point));
+        self.names.note_name(&h, dir, name);
         self.inodes.count_lookup(inode.ino);
         drop(body);
         drop(h);
         drop((promise, grows));
-        drop(dir_body);
-        self.settle_names(&dir)
-            .inspect_err(|_| self.forget(inode.ino, 1))?;
         Ok(inode)
     }
 

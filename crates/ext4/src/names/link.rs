@@ -6,12 +6,13 @@ use stetfs_ondisk::ext4::dirent::FileType as EntryType;
 use stetfs_ondisk::ext4::inode::LINK_MAX;
 
 use super::checks::{check_name, errno, may_add, may_unname};
-use super::dir::NewEntry;
+use super::dir::{NewEntry, Plan};
 use super::insert_credits;
 use crate::data::credits::append_dir_space;
 use crate::durability::MetadataLedger;
 use crate::error::Result;
 use crate::fs::Fs;
+use crate::inode::{Inode, InodeBody};
 use crate::quota::check_project;
 use crate::space::credits::{ORPHAN, WRITE_INODE};
 use crate::types::{Attr, Ctx, Ino};
@@ -46,42 +47,60 @@ impl Fs {
         }
         check_project(&dir_body, &body)?;
         let plan = self.names.dir_plan(&dir, &dir_body, new_name)?;
-        let _room = self.space.reserve(
-            append_dir_space(plan.new_blocks),
-            self.space.privileged(ctx),
+        self.link_in(
+            ctx,
+            (&dir, &mut dir_body, plan),
+            new_name,
+            (&inode, &mut body),
         )?;
-        let _grows = self.promise_dir(ctx, &mut dir_body, plan.new_blocks)?;
-        let h = self
-            .vol
-            .journal
-            .begin(insert_credits(&plan) + 2 * WRITE_INODE + ORPHAN)?;
-        let entry = NewEntry {
-            ino,
-            kind: EntryType::from_mode(u32::from(body.mode())),
-            name: new_name,
-        };
-        self.names
-            .dir_insert(&h, &dir, &mut dir_body, plan, entry)?;
-        self.vol.whole(|| {
-            if body.links() == 0 {
-                self.inodes.orphan_del(&h, &inode, &mut body)?;
-                inode.linkable.store(false, Ordering::Release);
-            }
-            let links = body.links() + 1;
-            body.set_links(links);
-            self.names.links_changed(&h, &inode, &mut body)?;
-            self.names.dir_changed(&h, &dir, &mut dir_body)
-        })?;
-        self.inodes
-            .note_change(&h, &inode, MetadataLedger::names_changed);
-        self.names.note_name(&h, &dir, new_name);
         self.inodes.count_lookup(inode.ino);
-        drop(h);
         drop(body);
         drop(dir_body);
         self.settle_names(&dir)
             .and_then(|()| self.attr(&inode))
             .inspect_err(|_| self.forget(ino, 1))
+    }
+
+    /// Gives a locked inode a name in a locked directory, where it was planned.
+    ///
+    /// # Errors
+    /// ENOSPC, EDQUOT; nothing was changed then. Of the device.
+    pub(super) fn link_in(
+        &self,
+        ctx: &Ctx,
+        (dir, dir_body, plan): (&Inode, &mut InodeBody, Plan),
+        name: &[u8],
+        (inode, body): (&Inode, &mut InodeBody),
+    ) -> Result<()> {
+        let _room = self.space.reserve(
+            append_dir_space(plan.new_blocks),
+            self.space.privileged(ctx),
+        )?;
+        let _grows = self.promise_dir(ctx, dir_body, plan.new_blocks)?;
+        let h = self
+            .vol
+            .journal
+            .begin(insert_credits(&plan) + 2 * WRITE_INODE + ORPHAN)?;
+        let entry = NewEntry {
+            ino: inode.ino,
+            kind: EntryType::from_mode(u32::from(body.mode())),
+            name,
+        };
+        self.names.dir_insert(&h, dir, dir_body, plan, entry)?;
+        self.vol.whole(|| {
+            if body.links() == 0 {
+                self.inodes.orphan_del(&h, inode, body)?;
+                inode.linkable.store(false, Ordering::Release);
+            }
+            let links = body.links() + 1;
+            body.set_links(links);
+            self.names.links_changed(&h, inode, body)?;
+            self.names.dir_changed(&h, dir, dir_body)
+        })?;
+        self.inodes
+            .note_change(&h, inode, MetadataLedger::names_changed);
+        self.names.note_name(&h, dir, name);
+        Ok(())
     }
 }
 

@@ -17,6 +17,7 @@ pub(crate) mod dir;
 mod link;
 mod lookup;
 mod readdir;
+mod redo;
 mod rename;
 mod store;
 mod tmpfile;

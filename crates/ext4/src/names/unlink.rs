@@ -1,9 +1,15 @@
 //! Removing names.
 
+use std::sync::Arc;
+
+use stetfs_sync::RwLockWriteGuard;
+
 use super::checks::{check_name, errno, is_dots, may_remove, may_unname};
+use super::dir::Found;
 use crate::durability::MetadataLedger;
 use crate::error::Result;
 use crate::fs::Fs;
+use crate::inode::{Inode, InodeBody};
 use crate::space::credits::{FREE_INODE, ORPHAN, WRITE_INODE};
 use crate::types::{Ctx, Ino};
 
@@ -43,48 +49,14 @@ impl Fs {
             let mut dir_body = dir.body.write();
             may_remove(&dir_body)?;
             let (found, inode) = self.names.find_child(&dir, &dir_body, name)?;
-            let mut body = inode.body.write_nested();
+            let body = inode.body.write_nested();
             match (want_dir, body.is_dir()) {
                 (true, false) => return errno(libc::ENOTDIR),
                 (false, true) => return errno(libc::EISDIR),
                 _ => may_unname(&body)?,
             }
-            if want_dir && !self.names.dir_is_empty(&inode, &body)? {
-                return errno(libc::ENOTEMPTY);
-            }
-            let h = self.vol.journal.begin(UNLINK_CREDITS)?;
-            // With nothing to free and nobody who uses it, it goes at once, and never is an orphan.
-            let last = body.links() == 1 && !want_dir;
-            let gone = last
-                && body.is_bare()
-                && !self.inodes.holds_values(&body)
-                && self.inodes.take_unused(&inode);
-            self.vol.whole(|| {
-                self.names.dir_remove(&h, &dir, &dir_body, &found)?;
-                if gone {
-                    self.free_now(&h, &inode, &mut body)?;
-                } else {
-                    self.names.drop_link(&h, &inode, &mut body)?;
-                }
-                if want_dir {
-                    self.names.drop_subdir(&mut dir_body);
-                }
-                self.names.dir_changed(&h, &dir, &mut dir_body)
-            })?;
-            self.inodes
-                .note_change(&h, &inode, MetadataLedger::names_changed);
-            // What has another name must not go with this one, if that is all that comes back.
-            let with_its_file = !want_dir && body.links() == 0;
-            self.inodes.note_change(&h, &dir, |c, point| {
-                c.names.gone(name, with_its_file, point, &self.vol.valid())
-            });
             let synchronous = self.is_synchronous(&body);
-            drop(h);
-            drop(body);
-            if gone {
-                self.space.release_window(&inode);
-                self.inodes.drop_inode(&inode);
-            }
+            self.remove_found((&dir, &mut dir_body), name, &found, (&inode, body))?;
             (inode, synchronous)
         };
         self.iput(&inode);
@@ -92,5 +64,55 @@ impl Fs {
             true => self.commit_inode(&dir),
             false => self.settle_names(&dir),
         }
+    }
+    /// Removes a name that was found in a locked directory, of an inode that is locked. The caller
+    /// has them deleted afterwards ([`iput`](Self::iput)).
+    ///
+    /// # Errors
+    /// ENOTEMPTY: nothing was changed. Of the device.
+    pub(super) fn remove_found(
+        &self,
+        (dir, dir_body): (&Inode, &mut InodeBody),
+        name: &[u8],
+        found: &Found,
+        (inode, mut body): (&Arc<Inode>, RwLockWriteGuard<'_, InodeBody>),
+    ) -> Result<()> {
+        let is_dir = body.is_dir();
+        if is_dir && !self.names.dir_is_empty(inode, &body)? {
+            return errno(libc::ENOTEMPTY);
+        }
+        let h = self.vol.journal.begin(UNLINK_CREDITS)?;
+        // With nothing to free and nobody who uses it, it goes at once, and never is an orphan.
+        let last = body.links() == 1 && !is_dir;
+        let gone = last
+            && body.is_bare()
+            && !self.inodes.holds_values(&body)
+            && self.inodes.take_unused(inode);
+        self.vol.whole(|| {
+            self.names.dir_remove(&h, dir, dir_body, found)?;
+            if gone {
+                self.free_now(&h, inode, &mut body)?;
+            } else {
+                self.names.drop_link(&h, inode, &mut body)?;
+            }
+            if is_dir {
+                self.names.drop_subdir(dir_body);
+            }
+            self.names.dir_changed(&h, dir, dir_body)
+        })?;
+        self.inodes
+            .note_change(&h, inode, MetadataLedger::names_changed);
+        // What has another name must not go with this one, if that is all that comes back.
+        let with_its_file = !is_dir && body.links() == 0;
+        self.inodes.note_change(&h, dir, |c, point| {
+            c.names.gone(name, with_its_file, point, &self.vol.valid())
+        });
+        drop(h);
+        drop(body);
+        if gone {
+            self.space.release_window(inode);
+            self.inodes.drop_inode(inode);
+        }
+        Ok(())
     }
 }

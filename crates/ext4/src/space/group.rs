@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use stetfs_ondisk::ext4::group_desc::{GroupDesc, GroupFlags};
 use stetfs_sync::{Mutex, MutexGuard, Rank};
 
+use super::redo::RedoPromises;
 use super::scan::{FreeMap, Overlay};
 use super::summary::Summary;
 use super::window::{Unheld, Windows};
@@ -66,6 +67,8 @@ pub(crate) struct Groups {
     pub(super) unheld: Unheld,
     /// Blocks promised to operations under way.
     pub(super) reserved: AtomicU64,
+    /// The part of `reserved` that records of files may need at a recovery.
+    pub(super) redo: RedoPromises,
     /// What is freed is not handed out again (`space/claims`).
     pub(super) keep_freed: AtomicBool,
     /// What was freed and is not handed out yet (`epoch=`).
@@ -125,6 +128,7 @@ impl Groups {
             cost: SearchCost::default(),
             unheld: Unheld::default(),
             reserved: AtomicU64::new(0),
+            redo: RedoPromises::new(),
             keep_freed: AtomicBool::new(false),
             held: parking_lot::Mutex::default(),
             trust_files: AtomicBool::new(false),

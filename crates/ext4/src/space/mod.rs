@@ -64,6 +64,7 @@ mod group;
 mod held;
 mod inodes;
 mod parts;
+mod redo;
 mod reserve;
 mod scan;
 mod summary;

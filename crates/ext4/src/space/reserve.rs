@@ -58,12 +58,22 @@ impl Allocator {
     /// # Errors
     /// ENOSPC; nothing was changed.
     pub(crate) fn reserve(&self, blocks: u64, privileged: bool) -> Result<Reservation<'_>> {
+        if self.groups.keep_freed.load(Ordering::Acquire) {
+            // A log is applied. What is kept back from users is for that, too (replay.A3).
+            let room = self.promise_all(blocks, self.groups.pending_blocks());
+            return room.ok_or(FsError::Errno(libc::ENOSPC));
+        }
         self.look_for_room(|| {
             let pending = self.groups.pending_blocks();
+            if let Some(room) = self.try_reserve(blocks, privileged, pending) {
+                return Ok(Look::Found(room));
+            }
+            self.end_redo_promises();
+            let redo = self.groups.redo.sum();
             Ok(match self.try_reserve(blocks, privileged, pending) {
-                Some(r) => Look::Found(r),
+                Some(room) => Look::Found(room),
                 // A commit is worth it only if that is enough.
-                None if self.try_reserve(blocks, privileged, 0).is_some() => Look::AfterCommit,
+                None if self.may_reserve(blocks, privileged, redo) => Look::AfterCommit,
                 None => Look::Nothing,
             })
         })
@@ -124,24 +134,39 @@ impl Allocator {
 
     /// Reserves if there is room when `pending` of the free blocks do not count.
     fn try_reserve(&self, blocks: u64, privileged: bool, pending: u64) -> Option<Reservation<'_>> {
+        self.promise_all(blocks, pending.saturating_add(self.kept_back(privileged)))
+    }
+
+    /// Whether there would be room if nothing were pending, and `redo` of what is promised were
+    /// not.
+    fn may_reserve(&self, blocks: u64, privileged: bool, redo: u64) -> bool {
+        let promised = self.groups.reserved.load(Ordering::Relaxed);
+        let wanted = promised.saturating_sub(redo).checked_add(blocks);
+        let most = self.groups.free_blocks();
+        wanted.is_some_and(|wanted| wanted <= most.saturating_sub(self.kept_back(privileged)))
+    }
+
+    /// Clusters that are not for everybody.
+    fn kept_back(&self, privileged: bool) -> u64 {
+        let reserved = match privileged {
+            true => 0,
+            false => self.vol.sb.reserved_blocks() / u64::from(self.vol.geo.ratio()),
+        };
+        self.vol.sb.kept_clusters() + reserved
+    }
+
+    /// Reserves if there is room when `but` of the free clusters do not count.
+    pub(super) fn promise_all(&self, blocks: u64, but: u64) -> Option<Reservation<'_>> {
         let groups = &self.groups;
-        let mut kept = self.vol.sb.kept_clusters();
-        if !privileged {
-            kept += self.vol.sb.reserved_blocks() / u64::from(self.vol.geo.ratio());
-        }
         if blocks > 0 {
             let update = |promised: u64| {
-                let free = groups.free_blocks().saturating_sub(pending);
                 let wanted = promised.checked_add(blocks)?;
-                (wanted <= free.saturating_sub(kept)).then_some(wanted)
+                (wanted <= groups.free_blocks().saturating_sub(but)).then_some(wanted)
             };
             let order = Ordering::Relaxed;
             groups.reserved.fetch_update(order, order, update).ok()?;
         }
-        Some(Reservation {
-            groups,
-            left: blocks,
-        })
+        Some(self.kept_promise(blocks))
     }
 
     /// Whether the caller may use the volume's reserved blocks.

@@ -19,7 +19,11 @@ mod open;
 mod orphans;
 mod overhead;
 mod parts;
+#[cfg(debug_assertions)]
+mod prove;
 mod records;
+#[cfg(test)]
+mod redo_tests;
 mod repeat;
 mod shared;
 mod shutdown;

@@ -12,6 +12,8 @@ use super::early::{Early, check_size, read_superblock, write_superblock};
 use super::inspect::inspect;
 use super::log::{self, VolumeLog};
 use super::parts::Parts;
+#[cfg(debug_assertions)]
+use super::prove::RecordProof;
 use super::{errors, external, features, mmp, records, repeat};
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
@@ -45,6 +47,11 @@ impl Fs {
             return Err(FsError::Errno(libc::EROFS));
         }
         repeat::check(&opts)?;
+        #[cfg(debug_assertions)]
+        let proof = match journal {
+            None => RecordProof::new(Arc::clone(&device), &opts),
+            Some(_) => None,
+        };
         let failures = Arc::new(Failures::default());
         let device = watched(device, "volume", &failures);
         let tap = Arc::new(Tap::default());
@@ -97,6 +104,10 @@ impl Fs {
         let _ = fs.vol.sb.failures.set(failures);
         let _ = fs.vol.sb.tap.set(tap);
         let _ = fs.vol.sb.log_runs.set(log_runs);
+        #[cfg(debug_assertions)]
+        if let Some(proof) = proof {
+            let _ = fs.vol.sb.proof.set(proof);
+        }
         if !read_only {
             fs.attach();
             if let Some(claim) = &fs.vol.sb.claim {

@@ -1,4 +1,5 @@
-//! File-level records that recovery found: applied as ordinary operations, after the transactions.
+//! File-level records that recovery found: applied in ordinary transactions, after those of the
+//! log.
 //!
 //! Invariants:
 //! * **replay.A1** Each record says what is, not what to change: applied twice, or on a state that
@@ -6,6 +7,11 @@
 //!   start, until the records are dropped in one step.
 //! * **replay.A2** Nothing that a record names is handed out to somebody else meanwhile
 //!   (`space/claims`).
+//! * **replay.A3** A record can be applied to every older state that a crash may leave it with.
+//!   Permissions, flags, limits and quotas of that state refuse nothing (`names/redo`). The blocks
+//!   that it may take beyond those it names are kept free while the record lives (`space/redo`).
+//!   What could not be done whatever the space is synced by a commit (`data/record`). Debug builds
+//!   try each record before its sync is answered (`volume/prove`).
 
 use std::sync::Arc;
 
@@ -15,7 +21,7 @@ use stetfs_journal::{BlockNr, Handle, Journal, LoggedRecord, Recovery};
 use stetfs_ondisk::ext4::inode::{InodeFlags, InodeView};
 use stetfs_ondisk::ext4::superblock::Superblock;
 use stetfs_ondisk::ext4::time::Timestamp;
-use stetfs_ondisk::stet::record::{FileRecord, Node, Range, Run};
+use stetfs_ondisk::stet::record::{FileRecord, Name, Node, Range, Run};
 
 use super::log::{self, VolumeLog};
 use super::parts::Parts;
@@ -25,7 +31,7 @@ use crate::inode::{Inode, InodeBody, OrphansFinished};
 use crate::names::New;
 use crate::space::BlockRun;
 use crate::space::credits::WRITE_INODE;
-use crate::types::{Ctx, FsOptions, Ino, OnDataError};
+use crate::types::{FsOptions, Ino, OnDataError, ROOT_INO};
 use stetfs_ondisk::num::bounded32;
 
 /// What became of the records, and of the orphans beside them.
@@ -150,10 +156,10 @@ impl Fs {
     }
 
     fn apply_record(&self, record: &FileRecord, pages: &[(BlockNr, PageRef)]) -> Result<()> {
-        for dir in &record.dirs {
-            self.apply_node(dir, libc::S_IFDIR)?;
-        }
-        let inode = self.apply_node(&record.file, libc::S_IFREG)?;
+        let inode = match self.apply_names(record) {
+            Err(FsError::Errno(libc::ENOSPC)) => self.keep_in_lost_found(&record.file)?,
+            named => named?,
+        };
         self.throttle()?;
         let mut body = inode.body.write();
         let body = &mut *body;
@@ -176,6 +182,37 @@ impl Fs {
             self.data.put_page(&mut h, &inode, body, *lblk, *nr, page)?;
         }
         self.inodes.write_inode_data(&h, &inode, body)
+    }
+
+    /// The directories that lead to the file, and the file.
+    fn apply_names(&self, record: &FileRecord) -> Result<Arc<Inode>> {
+        for dir in &record.dirs {
+            self.apply_node(dir, libc::S_IFDIR)?;
+        }
+        self.apply_node(&record.file, libc::S_IFREG)
+    }
+
+    /// Makes the file of a node in `lost+found`, which has blocks with room: the volume has no
+    /// block left for the name that it had. Only records of versions that promised none come to
+    /// that.
+    fn keep_in_lost_found(&self, node: &Node) -> Result<Arc<Inode>> {
+        let lost_found = self.lookup(ROOT_INO, b"lost+found")?.ino;
+        self.forget(lost_found, 1);
+        let name = format!("#{}", node.ino).into_bytes();
+        tracing::warn!(
+            inode = node.ino,
+            "the volume is too full for the name of a synced file: it is lost+found/#{}",
+            node.ino
+        );
+        let named = Node {
+            name: Some(Name {
+                parent: lost_found,
+                name,
+                replaces: false,
+            }),
+            ..node.clone()
+        };
+        self.apply_node(&named, libc::S_IFREG)
     }
 
     /// The directory or file of a node, made if it is not there.
@@ -207,19 +244,15 @@ impl Fs {
             ));
         };
         if name.replaces {
-            match self.unlink(&Ctx::ROOT, name.parent, &name.name) {
-                Ok(()) | Err(FsError::Errno(libc::ENOENT)) => {}
-                Err(e) => return Err(e),
-            }
+            self.redo_remove(name.parent, &name.name)?;
         }
         let new = New {
             mode: u32::from(view.mode()),
             again: Some((node.ino, &node.inode)),
             ..New::default()
         };
-        let inode = self.make(&Ctx::ROOT, name.parent, &name.name, &new)?;
+        let inode = self.redo_make(name.parent, &name.name, &new)?;
         self.date(name.parent, view.ctime())?;
-        self.forget(inode.ino, 1);
         Ok(inode)
     }
 

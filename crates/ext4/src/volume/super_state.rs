@@ -51,6 +51,9 @@ pub(crate) struct SuperState {
     pub(super) failures: OnceLock<Arc<Failures>>,
     /// Where requests come by.
     pub(super) tap: OnceLock<Arc<Tap>>,
+    /// Where records of files are tried.
+    #[cfg(debug_assertions)]
+    pub(crate) proof: OnceLock<super::prove::RecordProof>,
     /// Where the log is: runs of blocks (first, count), in order.
     pub(super) log_runs: OnceLock<Vec<(BlockNr, u64)>>,
     /// Damage that was found.
@@ -111,6 +114,8 @@ impl SuperState {
             last_word: OnceLock::new(),
             failures: OnceLock::new(),
             tap: OnceLock::new(),
+            #[cfg(debug_assertions)]
+            proof: OnceLock::new(),
             log_runs: OnceLock::new(),
             notes: Mutex::new(Rank::Super, ErrorNotes::default()),
             noted: AtomicBool::new(false),

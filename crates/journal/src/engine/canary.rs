@@ -109,6 +109,10 @@ pub struct Canary {
     pub record_dataless: bool,
     /// A sync leaves it at an older record where newer data went home by itself.
     pub trust_older_record: bool,
+    /// Recovery applies records as a user's operations, which flags of the older state refuse.
+    pub redo_as_user: bool,
+    /// Records are promised no blocks for their recovery.
+    pub redo_unpromised: bool,
     // Records in a region.
     /// The seal of a record is stored with its head, and the rest after it.
     pub region_seal_early: bool,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use stetfs_journal::{Block, Handle};
 use stetfs_ondisk::ext4::dirent;
-use stetfs_ondisk::ext4::features::{Compat, Incompat};
+use stetfs_ondisk::ext4::features::Compat;
 use stetfs_ondisk::ext4::htree;
 
 use super::{Format, Found, NewEntry, Place, Plan, WHAT, bytes, in_block};
@@ -12,11 +12,6 @@ use crate::error::{FsError, Result};
 use crate::inode::{Inode, InodeBody};
 use crate::names::Namespace;
 use crate::verified;
-
-/// Largest directory without `large_dir`, bytes (exclusive).
-const SMALL_DIR_MAX: u64 = 1 << 31;
-/// Largest directory with `large_dir` that is written, bytes (exclusive): sizes of 32 bits.
-const LARGE_DIR_MAX: u64 = 1 << 32;
 
 impl Namespace {
     /// A block of entries, its checksum and entries checked.
@@ -121,12 +116,7 @@ impl Namespace {
         let size = body
             .size()
             .saturating_add(u64::from(more) << self.vol.geo.block_bits);
-        let max = if self.vol.geo.incompat.contains(Incompat::LARGEDIR) {
-            LARGE_DIR_MAX
-        } else {
-            SMALL_DIR_MAX
-        };
-        if more == 0 || size < max {
+        if more == 0 || size < self.vol.geo.max_dir_size() {
             Ok(())
         } else {
             Err(FsError::Errno(libc::ENOSPC))

@@ -133,14 +133,7 @@ impl Namespace {
                 filetype: self.vol.geo.incompat.contains(Incompat::FILETYPE),
                 max_inode: self.vol.geo.inodes_count,
             },
-            index: IndexLayout {
-                tail: csum,
-                max_levels: if self.vol.geo.incompat.contains(Incompat::LARGEDIR) {
-                    2
-                } else {
-                    1
-                },
-            },
+            index: self.vol.geo.index_layout(),
         }
     }
 

@@ -9,11 +9,7 @@ use super::{Replay, wrong};
 use crate::error::Result;
 use crate::inode::Inode;
 use crate::names::New;
-use crate::space::credits::WRITE_INODE;
-use crate::types::{Ctx, Ino};
-
-/// What keeps names as they are. It may have been set later than the names changed.
-const LOCKS: InodeFlags = InodeFlags::IMMUTABLE.union(InodeFlags::APPEND);
+use crate::types::Ino;
 
 impl<'a> Replay<'a> {
     /// Makes a name name this inode.
@@ -24,7 +20,7 @@ impl<'a> Replay<'a> {
         };
         match self.named(&dir, &entry.name)? {
             Some(ino) if ino == entry.ino => return Ok(()),
-            Some(other) => self.take_away(&dir, &entry.name, other)?,
+            Some(_) => self.take_away(&dir, &entry.name)?,
             None => {}
         }
         if self.in_use(entry.ino)? {
@@ -33,11 +29,8 @@ impl<'a> Replay<'a> {
                 let ino = entry.ino;
                 return Err(wrong(format!("another name of directory {ino}")));
             }
-            self.unlocked(&[&dir, &inode], || {
-                self.fs.link(&Ctx::ROOT, entry.ino, dir.ino, &entry.name)
-            })?;
-            self.fs.forget(entry.ino, 1);
-            return Ok(());
+            drop(inode);
+            return self.fs.redo_link(entry.ino, dir.ino, &entry.name);
         }
         let unnamed = self.unnamed.remove(&entry.ino).unwrap_or_default();
         let later = || match self.changes_of(i, entry.ino) {
@@ -74,11 +67,8 @@ impl<'a> Replay<'a> {
             again: Some((ino, view.bytes())),
             ..New::default()
         };
-        self.unlocked(&[dir], || {
-            self.fs.make(&Ctx::ROOT, dir.ino, name, &new)?;
-            self.fs.date(dir.ino, view.ctime())
-        })?;
-        self.fs.forget(ino, 1);
+        self.fs.redo_make(dir.ino, name, &new)?;
+        self.fs.date(dir.ino, view.ctime())?;
         self.set_attributes(ino, view.bytes(), true)
     }
 
@@ -101,15 +91,14 @@ impl<'a> Replay<'a> {
             }
         }
         drop(inode);
-        self.take_away(&dir, &entry.name, entry.ino)
+        self.take_away(&dir, &entry.name)
     }
 
-    fn take_away(&self, dir: &Arc<Inode>, name: &[u8], ino: Ino) -> Result<()> {
-        let inode = self.inode(ino)?;
-        self.unlocked(&[dir, &inode], || match inode.is_dir() {
-            true => self.fs.rmdir(&Ctx::ROOT, dir.ino, name),
-            false => self.fs.unlink(&Ctx::ROOT, dir.ino, name),
-        })
+    fn take_away(&self, dir: &Inode, name: &[u8]) -> Result<()> {
+        match self.fs.redo_remove(dir.ino, name)? {
+            true => Ok(()),
+            false => Err(wrong(format!("a name of directory {} is gone", dir.ino))),
+        }
     }
 
     /// What is said of an inode next, behind change `i`.
@@ -132,29 +121,5 @@ impl<'a> Replay<'a> {
         let body = dir.body.read();
         let found = self.fs.names.dir_find(dir, &body, name)?;
         Ok(found.map(|found| found.ino))
-    }
-
-    /// Runs `change` while these inodes are not locked by flags of theirs.
-    fn unlocked<T>(&self, inodes: &[&Arc<Inode>], change: impl FnOnce() -> Result<T>) -> Result<T> {
-        let mut locked = Vec::new();
-        for inode in inodes {
-            let mut body = inode.body.write();
-            let flags = body.flags();
-            if flags.intersects(LOCKS) {
-                body.set_flags(flags - LOCKS);
-                locked.push((inode, flags & LOCKS));
-            }
-        }
-        let done = change()?;
-        for (inode, locks) in locked {
-            let mut body = inode.body.write();
-            if body.links() > 0 {
-                let h = self.fs.vol.journal.begin(WRITE_INODE)?;
-                let flags = body.flags();
-                body.set_flags(flags | locks);
-                self.fs.inodes.write_inode(&h, inode, &mut body)?;
-            }
-        }
-        Ok(done)
     }
 }

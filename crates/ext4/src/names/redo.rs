@@ -1,0 +1,105 @@
+//! Names that a recovery makes, or takes away again: what a log says was done (replay.A3).
+//!
+//! Redo is not an operation of a user. The volume has the older state of the last commit: what
+//! permissions, flags, limits of links and quotas say there has nothing to say about what was
+//! allowed, done and acknowledged after it. Only what cannot be on any volume is refused, as
+//! damage.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::checks::{check_dir, check_name, may_remove, may_unname};
+use super::create::New;
+use crate::error::{FsError, Result};
+use crate::fs::Fs;
+use crate::inode::{Inode, InodeBody};
+use crate::types::{Ctx, Ino};
+use crate::xattr::Inherited;
+
+impl Fs {
+    /// Makes an inode with the number and the bytes that it had, and its name.
+    ///
+    /// # Errors
+    /// EEXIST if the name is there; `Corrupt`; ENOSPC without a block for it.
+    pub(crate) fn redo_make(&self, parent: Ino, name: &[u8], new: &New<'_>) -> Result<Arc<Inode>> {
+        let dir = self.redo_in(parent, name)?;
+        let dir_body = dir.body.write();
+        self.redo_check(&dir, &dir_body)?;
+        let plan = self.names.dir_plan(&dir, &dir_body, name)?;
+        let inherited = Inherited::nothing(new.mode);
+        let place = (&*dir, dir_body, plan);
+        let inode = self.make_in(&Ctx::ROOT, place, name, new, &inherited)?;
+        self.forget(inode.ino, 1);
+        Ok(inode)
+    }
+
+    /// Gives an inode that is no directory another name.
+    ///
+    /// # Errors
+    /// As [`redo_make`](Self::redo_make).
+    pub(crate) fn redo_link(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<()> {
+        let dir = self.redo_in(parent, name)?;
+        let inode = self.inodes.iget(ino)?;
+        // One without a name goes with its last user.
+        let _used = self.open_ref(Arc::clone(&inode), 0)?;
+        let mut dir_body = dir.body.write();
+        self.redo_check(&dir, &dir_body)?;
+        let plan = self.names.dir_plan(&dir, &dir_body, name)?;
+        let mut body = inode.body.write_nested();
+        if body.links() == 0 && !inode.linkable.load(Ordering::Acquire) {
+            let detail = format!("a name for inode {ino}, which was deleted");
+            return Err(FsError::corrupt("journal", 0, detail));
+        }
+        let place = (&*dir, &mut *dir_body, plan);
+        self.link_in(&Ctx::ROOT, place, name, (&inode, &mut body))
+    }
+
+    /// Takes a name away, of a file or of an empty directory. Says whether it was there.
+    ///
+    /// # Errors
+    /// ENOTEMPTY; `Corrupt`; of the device.
+    pub(crate) fn redo_remove(&self, parent: Ino, name: &[u8]) -> Result<bool> {
+        let dir = self.redo_in(parent, name)?;
+        let inode = {
+            let mut dir_body = dir.body.write();
+            self.redo_check(&dir, &dir_body)?;
+            let (found, inode) = match self.names.find_child(&dir, &dir_body, name) {
+                Err(FsError::Errno(libc::ENOENT)) => return Ok(false),
+                found => found?,
+            };
+            let body = inode.body.write_nested();
+            if self.vol.opts.canary.redo_as_user {
+                may_unname(&body)?;
+            }
+            self.remove_found((&dir, &mut dir_body), name, &found, (&inode, body))?;
+            inode
+        };
+        self.iput(&inode);
+        Ok(true)
+    }
+
+    /// The directory of a name that a log says, with its entries in blocks.
+    fn redo_in(&self, parent: Ino, name: &[u8]) -> Result<Arc<Inode>> {
+        check_name(name)?;
+        self.throttle()?;
+        let dir = self.inodes.iget(parent)?;
+        self.names.dir_move_out(&dir)?;
+        Ok(dir)
+    }
+
+    /// A directory in which a log says that names changed.
+    ///
+    /// # Errors
+    /// `Corrupt` if it has no name itself any more; ENOTDIR.
+    fn redo_check(&self, dir: &Inode, body: &InodeBody) -> Result<()> {
+        if self.vol.opts.canary.redo_as_user {
+            may_remove(body)?;
+        }
+        check_dir(body)?;
+        if body.links() == 0 {
+            let detail = format!("a name in directory {}, which was removed", dir.ino);
+            return Err(FsError::corrupt("journal", 0, detail));
+        }
+        Ok(())
+    }
+}

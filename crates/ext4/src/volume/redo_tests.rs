@@ -1,0 +1,385 @@
+//! A record is applied to whatever older state a crash leaves (replay.A3): flags, fullness and
+//! limits of that state refuse nothing that was acknowledged.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use stetfs_block::MemDevice;
+use stetfs_journal::Canary;
+use stetfs_ondisk::ext4::inode::InodeFlags;
+use stetfs_testkit::Mkfs;
+
+use crate::fs::Fs;
+use crate::inode::OpenRef;
+use crate::testing::{fsck, fsync, mkfs};
+use crate::types::{Ctx, FsOptions, Ino, ROOT_INO};
+
+const WITH_RECORDS: [&str; 4] = ["ijournal", "stet", "ordered,records=1", "data,records=1"];
+const LOCKS: [InodeFlags; 2] = [InodeFlags::IMMUTABLE, InodeFlags::APPEND];
+
+/// A volume whose transactions commit when a test says so.
+struct Volume {
+    device: Arc<MemDevice>,
+    fs: Arc<Fs>,
+}
+
+impl Volume {
+    fn new(journal: &str, mib: u64, mkfs_options: &Mkfs) -> Volume {
+        Volume::with(journal, mib, mkfs_options, Canary::default())
+    }
+
+    fn with(journal: &str, mib: u64, mkfs_options: &Mkfs, canary: Canary) -> Volume {
+        let device = mkfs(mib, mkfs_options);
+        let opts = FsOptions {
+            commit_secs: 3600,
+            dirty_expire: Duration::from_secs(3600),
+            journal: journal.parse().unwrap(),
+            canary,
+            ..FsOptions::default()
+        };
+        let fs = Fs::open(device.clone(), opts).unwrap();
+        Volume { device, fs }
+    }
+
+    fn make(&self, dir: Ino, name: &str) -> OpenRef {
+        let made = self
+            .fs
+            .create(&Ctx::ROOT, dir, name.as_bytes(), 0o600, 0, libc::O_RDWR);
+        let (attr, file) = made.unwrap();
+        self.fs.forget(attr.ino, 1);
+        file
+    }
+
+    fn mkdir(&self, dir: Ino, name: &str) -> Ino {
+        let made = self.fs.mkdir(&Ctx::ROOT, dir, name.as_bytes(), 0o700, 0);
+        let ino = made.unwrap().ino;
+        self.fs.forget(ino, 1);
+        ino
+    }
+
+    fn lock(&self, ino: Ino, flags: InodeFlags) {
+        self.fs.set_flags(&Ctx::ROOT, ino, flags.bits()).unwrap();
+    }
+
+    fn unlock(&self, ino: Ino) {
+        let flags = self.fs.get_flags(ino).unwrap();
+        let flags = InodeFlags::from_bits_retain(flags) - LOCKS[0] - LOCKS[1];
+        self.lock(ino, flags);
+    }
+
+    fn write(&self, file: &OpenRef, text: &[u8]) {
+        self.fs.write(&Ctx::ROOT, file, 0, text, false).unwrap();
+    }
+
+    fn commit(&self) {
+        self.fs.vol.journal.commit_all().unwrap();
+    }
+
+    /// Commits that syncs of files took although files have records.
+    fn file_commits(&self) -> u64 {
+        self.fs.data.sync_reasons().iter().map(|(_, n)| n).sum()
+    }
+
+    /// Whether a recovery that applies records as a user's operations refuses something.
+    fn refuses_a_user(&self) -> bool {
+        let canary = Canary {
+            redo_as_user: true,
+            ..Canary::default()
+        };
+        let opts = FsOptions {
+            canary,
+            ..FsOptions::default()
+        };
+        Fs::open(Arc::new(self.device.fork()), opts).is_err()
+    }
+
+    /// The volume after a cut now. Recovery refuses nothing, and e2fsck finds nothing.
+    fn cut(&self) -> Arc<Fs> {
+        let crashed = Arc::new(self.device.fork());
+        let fs = Fs::open(crashed.clone(), FsOptions::default()).unwrap();
+        fs.unmount().unwrap();
+        drop(fs);
+        fsck(&crashed);
+        Fs::open(crashed, FsOptions::default()).unwrap()
+    }
+}
+
+/// What a file holds.
+fn content(fs: &Arc<Fs>, path: &[&str]) -> Vec<u8> {
+    let ino = path.iter().fold(ROOT_INO, |dir, name| {
+        fs.lookup(dir, name.as_bytes()).unwrap().ino
+    });
+    let file = fs.open_inode(&Ctx::ROOT, ino, libc::O_RDONLY).unwrap();
+    let size = fs.attr(&file.inode).unwrap().size;
+    let mut data = vec![0; usize::try_from(size).unwrap()];
+    let n = fs.read(&file, 0, &mut data).unwrap();
+    assert_eq!(n, data.len());
+    data
+}
+
+/// A directory was locked at the last commit. It is unlocked, a file is made in it and synced.
+#[test]
+fn a_file_made_in_a_directory_that_was_locked_comes_back() {
+    for journal in WITH_RECORDS {
+        for flag in LOCKS {
+            let v = Volume::new(journal, 32, &Mkfs::blocks(4096));
+            let dir = v.mkdir(ROOT_INO, "dir");
+            v.lock(dir, flag);
+            v.commit();
+            v.unlock(dir);
+            let file = v.make(dir, "file");
+            v.write(&file, b"synced");
+            fsync(&v.fs, &file, false);
+            assert_eq!(
+                v.file_commits(),
+                0,
+                "{journal}: the record is what is tested"
+            );
+            assert!(v.refuses_a_user(), "{journal} {flag:?}");
+            assert_eq!(
+                content(&v.cut(), &["dir", "file"]),
+                b"synced",
+                "{journal} {flag:?}"
+            );
+        }
+    }
+}
+
+/// A file, or its directory, was locked at the last commit; a new one took its name (a log that is
+/// rotated).
+#[test]
+fn a_file_that_replaces_a_locked_one_comes_back() {
+    for journal in WITH_RECORDS {
+        for (flag, of_dir) in LOCKS.iter().flat_map(|f| [(*f, false), (*f, true)]) {
+            let v = Volume::new(journal, 32, &Mkfs::blocks(4096));
+            let dir = v.mkdir(ROOT_INO, "dir");
+            let old = v.make(dir, "log");
+            v.write(&old, b"old");
+            let locked = if of_dir { dir } else { old.inode.ino };
+            v.lock(locked, flag);
+            v.commit();
+            v.unlock(locked);
+            drop(old);
+            v.fs.unlink(&Ctx::ROOT, dir, b"log").unwrap();
+            let new = v.make(dir, "log");
+            v.write(&new, b"new");
+            fsync(&v.fs, &new, false);
+            assert_eq!(
+                v.file_commits(),
+                0,
+                "{journal}: the record is what is tested"
+            );
+            assert!(v.refuses_a_user(), "{journal} {flag:?}");
+            let what = format!("{journal} {flag:?} of the directory: {of_dir}");
+            assert_eq!(content(&v.cut(), &["dir", "log"]), b"new", "{what}");
+        }
+    }
+}
+
+/// The record makes a directory that is locked already.
+#[test]
+fn a_file_in_a_new_directory_that_is_locked_comes_back() {
+    for journal in WITH_RECORDS {
+        for flag in LOCKS {
+            let v = Volume::new(journal, 32, &Mkfs::blocks(4096));
+            v.commit();
+            let dir = v.mkdir(ROOT_INO, "dir");
+            let file = v.make(dir, "file");
+            v.write(&file, b"synced");
+            v.lock(dir, flag);
+            fsync(&v.fs, &file, false);
+            assert_eq!(
+                v.file_commits(),
+                0,
+                "{journal}: the record is what is tested"
+            );
+            assert!(v.refuses_a_user(), "{journal} {flag:?}");
+            let again = v.cut();
+            assert_eq!(
+                content(&again, &["dir", "file"]),
+                b"synced",
+                "{journal} {flag:?}"
+            );
+            let dir = again.lookup(ROOT_INO, b"dir").unwrap().ino;
+            let flags = InodeFlags::from_bits_retain(again.get_flags(dir).unwrap());
+            assert!(flags.contains(flag), "{journal}: the lock is back, too");
+        }
+    }
+}
+
+/// Fills the volume to its last block, root's reserve included.
+fn fill(v: &Volume) -> OpenRef {
+    let file = v.make(ROOT_INO, "filler");
+    let mut at = 0;
+    for size in [1 << 20, 64 << 10, 4096, 1024] {
+        while v
+            .fs
+            .write(&Ctx::ROOT, &file, at, &vec![7; size], false)
+            .is_ok_and(|n| n == size)
+        {
+            at += size as u64;
+        }
+    }
+    file
+}
+
+const DIRS: usize = 6;
+
+/// Directories whose only block is full of names are committed. The names go, others take their
+/// room and are synced. Gives their paths.
+fn fill_directories_anew(v: &Volume, block: u32, spare: usize) -> Vec<[String; 2]> {
+    let name = |kind: &str, i: u32| format!("{kind}{i:03}{}", "x".repeat(200));
+    let names = block / 220;
+    let dir_names = (0..DIRS).map(|i| format!("dir{i}"));
+    let dirs: Vec<(String, Ino)> = dir_names
+        .map(|n| (n.clone(), v.mkdir(ROOT_INO, &n)))
+        .collect();
+    for (_, dir) in &dirs {
+        (0..names).for_each(|i| drop(v.make(*dir, &name("old", i))));
+    }
+    // The space of what is synced later, bytes.
+    let last = v.make(ROOT_INO, "last");
+    v.write(&last, &vec![1; spare]);
+    drop(fill(v));
+    v.commit();
+    drop(last);
+    v.fs.unlink(&Ctx::ROOT, ROOT_INO, b"last").unwrap();
+    v.commit();
+    let mut synced = Vec::new();
+    for (dir_name, dir) in dirs {
+        for i in 0..names {
+            v.fs.unlink(&Ctx::ROOT, dir, name("old", i).as_bytes())
+                .unwrap();
+        }
+        for i in 0..names {
+            let file = v.make(dir, &name("new", i));
+            v.write(&file, b"synced");
+            fsync(&v.fs, &file, false);
+            synced.push([dir_name.clone(), name("new", i)]);
+        }
+    }
+    synced
+}
+
+/// Takes all that is left, and syncs it: what was not synced is free after a crash.
+fn take_the_rest(v: &Volume) {
+    let end = v.make(ROOT_INO, "end");
+    let mut at = 0;
+    while v.fs.write(&Ctx::ROOT, &end, at, &[9; 1024], false).is_ok() {
+        at += 1024;
+        // No more than a record holds, where data is in it.
+        if at % (16 << 10) == 0 {
+            fsync(&v.fs, &end, false);
+        }
+    }
+    fsync(&v.fs, &end, false);
+}
+
+/// With block maps nothing is kept for the volume itself, so that it can be full to the last block.
+fn fillable(block: u32, features: &str) -> Mkfs {
+    let mut mkfs = Mkfs::blocks(block).feature(features);
+    mkfs.args.extend(["-m".into(), "0".into()]);
+    mkfs
+}
+
+#[test]
+fn directories_that_had_no_room_take_the_names_on_a_full_volume() {
+    for journal in WITH_RECORDS {
+        for (block, features) in [
+            (1024, "extents"),
+            (4096, "extents"),
+            (1024, "^extents,^64bit"),
+        ] {
+            let v = Volume::new(journal, 32, &fillable(block, features));
+            let synced = fill_directories_anew(&v, block, 1 << 20);
+            take_the_rest(&v);
+            let again = v.cut();
+            for [dir, new] in synced {
+                assert_eq!(
+                    content(&again, &[&dir, &new]),
+                    b"synced",
+                    "{journal} {features}"
+                );
+            }
+        }
+    }
+}
+
+/// Without the promise the blocks are given to somebody else. The files are not lost all the same.
+#[test]
+fn records_without_their_promise_are_kept_in_lost_found() {
+    for journal in WITH_RECORDS {
+        let canary = Canary {
+            redo_unpromised: true,
+            ..Canary::default()
+        };
+        let v = Volume::with(journal, 32, &fillable(1024, "^extents,^64bit"), canary);
+        let synced = fill_directories_anew(&v, 1024, 128 << 10);
+        take_the_rest(&v);
+        assert_eq!(v.file_commits(), 0, "{journal}");
+        let again = v.cut();
+        let is_there = |[dir, name]: &&[String; 2]| {
+            let dir = again.lookup(ROOT_INO, dir.as_bytes()).unwrap().ino;
+            again.lookup(dir, name.as_bytes()).is_ok()
+        };
+        let by_name = synced.iter().filter(is_there).count();
+        let lost_found = again.lookup(ROOT_INO, b"lost+found").unwrap().ino;
+        let is_kept = |ino: &u32| {
+            again
+                .lookup(lost_found, format!("#{ino}").as_bytes())
+                .is_ok()
+        };
+        let kept = (11..v.fs.vol.geo.inodes_count).filter(is_kept).count();
+        assert!(kept > 0, "{journal}: that is what the promise is for");
+        assert_eq!(by_name + kept, synced.len(), "{journal}");
+    }
+}
+
+/// All inodes of the volume are in use, but the number that the synced file got.
+#[test]
+fn a_file_that_took_the_last_inode_comes_back() {
+    for journal in WITH_RECORDS {
+        let mut mkfs = Mkfs::blocks(1024);
+        mkfs.args.extend(["-N".into(), "64".into()]);
+        let v = Volume::new(journal, 32, &mkfs);
+        let make = |i: u32| {
+            let name = format!("{i}");
+            v.fs.mknod(&Ctx::ROOT, ROOT_INO, name.as_bytes(), 0o600, 0, 0)
+        };
+        let made: Vec<Ino> = (0..).map_while(|i| Some(make(i).ok()?.ino)).collect();
+        made.iter().for_each(|ino| v.fs.forget(*ino, 1));
+        v.fs.unlink(&Ctx::ROOT, ROOT_INO, b"0").unwrap();
+        v.commit();
+        let file = v.make(ROOT_INO, "file");
+        v.write(&file, b"synced");
+        fsync(&v.fs, &file, false);
+        assert_eq!(
+            v.file_commits(),
+            0,
+            "{journal}: the record is what is tested"
+        );
+        assert_eq!(v.fs.space.free_inodes_count(), 0);
+        assert_eq!(content(&v.cut(), &["file"]), b"synced", "{journal}");
+    }
+}
+
+/// A directory that may have had all the subdirectories that it can have takes no record, nor does
+/// one whose index may have been as deep as it can be.
+#[test]
+fn names_that_a_recovery_might_have_no_room_for_are_left_to_a_commit() {
+    for (links, blocks, is_left) in [(2, 1, false), (64_500, 1, true), (2, 5000, true)] {
+        let v = Volume::new("ijournal", 32, &Mkfs::blocks(1024));
+        let dir = v.mkdir(ROOT_INO, "dir");
+        v.commit();
+        {
+            let inode = v.fs.inodes.iget(dir).unwrap();
+            let mut body = inode.body.write();
+            body.set_links(links);
+            body.set_size(blocks * 1024);
+        }
+        let inode = v.fs.inodes.iget(dir).unwrap();
+        let has_room = v.fs.data.redo_has_room(&inode.body.read());
+        assert_eq!(has_room, !is_left, "{links} links, {blocks} blocks");
+    }
+}
