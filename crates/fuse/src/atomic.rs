@@ -265,7 +265,7 @@ impl AtomicFiles {
             return Err(FsError::Errno(libc::EPERM));
         }
         let mut open = group.open.lock();
-        open.as_mut().ok_or(none)?.join(file)?;
+        open.as_mut().ok_or(none)?.join(ctx, file)?;
         // The group is open until its file is known.
         self.add(ctx, fh, file.ino(), Arc::clone(&group));
         Ok(())

@@ -65,6 +65,16 @@ pub(super) const ALL: &[Fault] = &[
         ],
     },
     Fault {
+        name: "admit-stale",
+        what: "what an atomic group found out of a change stands though it wrote early since",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.admit_stale = true,
+        trials: &[Trial::Suite(
+            "ext4/src/data/atomic/tests/early.rs",
+            "a_change_that_makes_a_group_write_early_is_whole",
+        )],
+    },
+    Fault {
         name: "record-of-group",
         what: "a file is synced by a record although it changed with others in an atomic group",
         from: Origin::Invented,

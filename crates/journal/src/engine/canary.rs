@@ -172,6 +172,8 @@ pub struct Canary {
     pub early_volatile: bool,
     /// What an atomic group writes early is the file's before the group commits.
     pub early_at_once: bool,
+    /// What an atomic group found out of a change stands though it wrote early since.
+    pub admit_stale: bool,
     /// A file is synced by a record although it changed with others in an atomic group.
     pub record_of_group: bool,
     // Syncs.

@@ -11,10 +11,20 @@ use crate::error::{FsError, Result};
 use crate::quota::Owner;
 use crate::types::{Ctx, Ino};
 
+/// What a change of a file needs, as the group is now.
+struct Needs {
+    /// Blocks that come into memory.
+    new: Vec<u32>,
+    /// What the commit takes then.
+    total: Cost,
+    /// Of that, whether the change adds clusters, and whose they are.
+    adds_clusters: bool,
+    owner: Owner,
+}
+
 impl AtomicGroup {
     /// Sees to it that these ranges of bytes, ascending, can be changed, and that the file can have
-    /// this size: their blocks are in the overlay then, with what was there, and the commit can do
-    /// it.
+    /// this size: their blocks are in memory then, with what was there, and the commit can do it.
     pub(super) fn admit(
         &mut self,
         ctx: &Ctx,
@@ -23,35 +33,32 @@ impl AtomicGroup {
         ranges: &[Range<u64>],
     ) -> Result<()> {
         self.fs.throttle()?;
-        let member = self.member(ino)?;
-        let new = self.new_blocks(member, ranges);
-        let from = ranges.first().map(|range| range.start);
-        let (more, owner) = self.prepare(ctx, member, (size, from), &new)?;
-        let mut total = self.cost + more;
-        // What was cut off, and comes to be within the file again, has to be taken away.
-        let returns = member.overlay.is_cut() && size > member.overlay.size();
-        if returns || !self.fits(total) {
-            total = self.total(ino, &new, size)?;
+        let mut needs = self.needs(ctx, ino, size, ranges)?;
+        if !self.has_room(&needs) && self.write_early(ctx)? && !self.fs.vol.opts.canary.admit_stale
+        {
+            // What was in memory before is not any more.
+            needs = self.needs(ctx, ino, size, ranges)?;
         }
-        let bytes = new.len() as u64 * u64::from(self.fs.vol.geo.block_size);
-        if (!self.fits(total) || !self.has_memory(bytes)) && self.write_early(ctx)? {
-            total = self.total(ino, &new, size)?;
+        if !self.fits(needs.total) {
+            // What was changed since it was written early counts no more.
+            self.count_early()?;
+            needs.total = self.total(ino, &needs.new, size)?;
         }
-        if !self.fits(total) {
+        if !self.fits(needs.total) {
             return Err(self.full());
         }
-        let pages = self.load(self.member(ino)?, ranges, &new)?;
-        if more.clusters > 0 {
+        let pages = self.load(self.member(ino)?, ranges, &needs.new)?;
+        if needs.adds_clusters {
             // As if all new blocks of the group were one owner's. The promise ends at once: at the
             // commit nobody asks for limits again.
-            let blocks = total
-                .charged()
-                .saturating_mul(u64::from(self.fs.vol.geo.ratio()));
-            drop(self.fs.promise(ctx, owner, blocks, 0)?);
+            let ratio = u64::from(self.fs.vol.geo.ratio());
+            let blocks = needs.total.charged().saturating_mul(ratio);
+            drop(self.fs.promise(ctx, needs.owner, blocks, 0)?);
         }
+        let bytes = self.bytes_of(&needs);
         self.keep(bytes)?;
-        let promised = self.promise(ctx, total, || self.total(ino, &new, size));
-        match promised {
+        let exact = || self.total(ino, &needs.new, size);
+        match self.promise(ctx, needs.total, exact) {
             Ok((total, promised)) => (self.cost, self.promised) = (total, promised),
             Err(e) => {
                 self.forget(bytes);
@@ -65,6 +72,35 @@ impl AtomicGroup {
         let places: Vec<_> = places.flatten().collect();
         self.give_back(places);
         Ok(())
+    }
+
+    /// What it needs to change these ranges of a file that is to have this size.
+    fn needs(&self, ctx: &Ctx, ino: Ino, size: u64, ranges: &[Range<u64>]) -> Result<Needs> {
+        let member = self.member(ino)?;
+        let new = self.new_blocks(member, ranges);
+        let from = ranges.first().map(|range| range.start);
+        let (more, owner) = self.prepare(ctx, member, (size, from), &new)?;
+        let mut total = self.cost + more;
+        // What was cut off, and comes to be within the file again, has to be taken away.
+        let returns = member.overlay.is_cut() && size > member.overlay.size();
+        if returns || !self.fits(total) {
+            total = self.total(ino, &new, size)?;
+        }
+        Ok(Needs {
+            new,
+            total,
+            adds_clusters: more.clusters > 0,
+            owner,
+        })
+    }
+
+    fn bytes_of(&self, needs: &Needs) -> u64 {
+        needs.new.len() as u64 * u64::from(self.fs.vol.geo.block_size)
+    }
+
+    /// Whether one transaction and memory hold it beside what is there.
+    fn has_room(&self, needs: &Needs) -> bool {
+        self.fits(needs.total) && self.has_memory(self.bytes_of(needs))
     }
 
     /// Whether one transaction can hold it.

@@ -136,7 +136,8 @@ impl Fs {
         }
         for run in overlay.kept_runs(&[]) {
             let blocks = bounded32(run.start)..bounded32(run.end);
-            let pages: Vec<&[u8]> = blocks.filter_map(|lblk| overlay.page(lblk)).collect();
+            let pages: Option<Vec<&[u8]>> = blocks.map(|lblk| overlay.page(lblk)).collect();
+            let pages = pages.ok_or(FsError::Errno(libc::EIO))?;
             self.data
                 .write_whole(h, inode, body, bounded32(run.start), &pages.concat())?;
         }

@@ -204,7 +204,7 @@ impl AtomicGroup {
     }
 
     /// Counts anew what is early: what was changed since, or cut off, counts no more.
-    fn count_early(&mut self) -> Result<()> {
+    pub(super) fn count_early(&mut self) -> Result<()> {
         for member in self.members.values_mut() {
             let inode = &member.file.inode;
             let body = inode.body.read();

@@ -182,10 +182,13 @@ impl AtomicGroup {
     /// # Errors
     /// As [`Fs::atomic_group`]; EBUSY also for a file that is in this group. EFBIG: the group would
     /// be beyond its [`limit`](Self::limit). The group goes on then.
-    pub fn join(&mut self, file: &OpenRef) -> Result<()> {
+    pub fn join(&mut self, ctx: &Ctx, file: &OpenRef) -> Result<()> {
         self.fs.throttle()?;
         let member = self.fs.join_group(file)?;
-        let cost = self.cost + Fs::member_cost();
+        let mut cost = self.cost + Fs::member_cost();
+        if !self.fits(cost) && self.write_early(ctx)? {
+            cost = self.cost + Fs::member_cost();
+        }
         if !self.fits(cost) {
             return Err(self.full());
         }
@@ -321,8 +324,7 @@ impl AtomicGroup {
         let end = end.ok_or(FsError::Errno(libc::EFBIG))?;
         let size = self.size(ino)?.max(end);
         self.admit(ctx, ino, size, std::slice::from_ref(&(offset..end)))?;
-        self.overlay(ino)?.write(offset, data);
-        Ok(())
+        self.overlay(ino)?.write(offset, data)
     }
 
     /// Sets the size of a file. What is cut off is gone, also if the file grows again.
@@ -333,17 +335,16 @@ impl AtomicGroup {
         let block = u64::from(self.fs.vol.geo.block_size);
         let end = size.checked_next_multiple_of(block);
         let cut = size..end.ok_or(FsError::Errno(libc::EFBIG))?;
-        let last = u32::try_from(size / block).unwrap_or(u32::MAX);
         // What is cut through has to be in memory.
-        let is_early = self.overlay(ino)?.early(last).is_some() && !cut.is_empty();
-        let through = if is_early {
-            std::slice::from_ref(&cut)
-        } else {
-            &[]
+        let overlay = &self.member(ino)?.overlay;
+        let is_cut_through = size < overlay.size() && overlay.has(size / block) && !cut.is_empty();
+        let through = match is_cut_through {
+            true => std::slice::from_ref(&cut),
+            false => &[],
         };
         self.admit(ctx, ino, size, through)?;
         let before = self.overlay(ino)?.blocks();
-        let places = self.overlay(ino)?.set_size(size);
+        let places = self.overlay(ino)?.set_size(size)?;
         let gone = before - self.overlay(ino)?.blocks();
         self.forget(gone as u64 * block);
         self.give_back(places);

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use stetfs_journal::BlockNr;
 
+use crate::error::{FsError, Result};
 use crate::space::BlockRun;
 use stetfs_ondisk::num::to_usize;
 
@@ -171,9 +172,9 @@ impl Overlay {
 
     /// Puts what is changed and in memory over `buf`, which holds the file from `offset` on.
     pub(super) fn lay_over(&self, offset: u64, buf: &mut [u8]) {
-        let end = offset.saturating_add(buf.len() as u64);
-        for lblk in self.within(offset / self.block_size..end.div_ceil(self.block_size)) {
-            let Some((part, at)) = self.part(lblk, &(offset..end)) else {
+        let range = offset..offset.saturating_add(buf.len() as u64);
+        for lblk in self.within(self.blocks_of(&range)) {
+            let Some((part, at)) = self.part(lblk, &range) else {
                 continue;
             };
             let from = self.page(lblk).and_then(|page| page.get(part));
@@ -182,6 +183,14 @@ impl Overlay {
             {
                 to.copy_from_slice(from);
             }
+        }
+    }
+
+    /// The blocks that a range of bytes touches.
+    fn blocks_of(&self, range: &Range<u64>) -> Range<u64> {
+        match range.is_empty() {
+            true => 0..0,
+            false => range.start / self.block_size..range.end.div_ceil(self.block_size),
         }
     }
 
@@ -195,24 +204,44 @@ impl Overlay {
     }
 
     /// Writes into blocks that are changed and in memory.
-    pub(super) fn write(&mut self, offset: u64, data: &[u8]) {
+    ///
+    /// # Errors
+    /// EIO, and nothing is changed: one of them is not in memory.
+    pub(super) fn write(&mut self, offset: u64, data: &[u8]) -> Result<()> {
         let end = offset.saturating_add(data.len() as u64);
+        let mut blocks = self.blocks_of(&(offset..end));
+        let is_here = |lblk: u64| u32::try_from(lblk).is_ok_and(|nr| self.page(nr).is_some());
+        if let Some(lblk) = blocks.find(|lblk| !is_here(*lblk)) {
+            return Err(not_in_memory(lblk));
+        }
         self.change(offset..end, |to, at| {
             if let Some(from) = data.get(at..at + to.len()) {
                 to.copy_from_slice(from);
             }
-        });
-        self.size = self.size.max(end);
+        })?;
+        self.grow(end);
+        Ok(())
     }
 
-    /// Writes zeroes into blocks that are changed and in memory.
-    pub(super) fn zero(&mut self, range: Range<u64>) {
-        self.change(range, |to, _| to.fill(0));
+    /// Sets a size that is not below the file's.
+    pub(super) fn grow(&mut self, size: u64) {
+        self.size = self.size.max(size);
     }
 
-    fn change(&mut self, range: Range<u64>, change: impl Fn(&mut [u8], usize)) {
-        let blocks = range.start / self.block_size..range.end.div_ceil(self.block_size);
-        for lblk in self.within(blocks) {
+    /// Writes zeroes into those blocks of a range that are changed.
+    ///
+    /// # Errors
+    /// EIO, and nothing is changed: one of them is not in memory.
+    pub(super) fn zero(&mut self, range: Range<u64>) -> Result<()> {
+        self.change(range, |to, _| to.fill(0))
+    }
+
+    fn change(&mut self, range: Range<u64>, change: impl Fn(&mut [u8], usize)) -> Result<()> {
+        let blocks = self.within(self.blocks_of(&range));
+        if let Some(lblk) = blocks.iter().find(|lblk| self.page(**lblk).is_none()) {
+            return Err(not_in_memory(u64::from(*lblk)));
+        }
+        for lblk in blocks {
             if let Some((part, at)) = self.part(lblk, &range)
                 && let Some(Page::Here(page)) = self.pages.get_mut(&lblk)
                 && let Some(to) = page.get_mut(part)
@@ -220,16 +249,20 @@ impl Overlay {
                 change(to, at);
             }
         }
+        Ok(())
     }
 
     /// Sets the size. What lies behind it is gone, also should the file grow again: the blocks that
-    /// it was written to early are given. A block that is cut through is in memory.
-    pub(super) fn set_size(&mut self, size: u64) -> Vec<BlockNr> {
+    /// it was written to early are given.
+    ///
+    /// # Errors
+    /// EIO, and nothing is changed: a block that is cut through is not in memory.
+    pub(super) fn set_size(&mut self, size: u64) -> Result<Vec<BlockNr>> {
         let mut gone = BTreeMap::new();
         if size < self.size {
+            self.zero(size..size.next_multiple_of(self.block_size))?;
             let first = u32::try_from(size.div_ceil(self.block_size)).unwrap_or(u32::MAX);
             gone = self.pages.split_off(&first);
-            self.zero(size..size.next_multiple_of(self.block_size));
             self.shown = self.shown.min(size);
         }
         self.size = size;
@@ -237,8 +270,14 @@ impl Overlay {
             Page::Here(_) => None,
             Page::Early(nr) => Some(nr),
         });
-        early.collect()
+        Ok(early.collect())
     }
+}
+
+/// A state that cannot be: whoever changes a block has it brought into memory before.
+fn not_in_memory(lblk: u64) -> FsError {
+    tracing::error!("block {lblk} of a file in an atomic group is not in memory");
+    FsError::Errno(libc::EIO)
 }
 
 fn sorted_runs(mut blocks: Vec<u32>) -> Vec<Range<u64>> {
@@ -260,6 +299,7 @@ pub(super) fn runs_of(blocks: impl IntoIterator<Item = u32>) -> Vec<Range<u64>> 
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
@@ -268,8 +308,8 @@ mod tests {
         let mut overlay = Overlay::new(1024, 3000);
         overlay.insert(1, vec![1; 1024].into());
         overlay.insert(2, vec![2; 1024].into());
-        overlay.set_size(1500);
-        overlay.set_size(4000);
+        overlay.set_size(1500).unwrap();
+        overlay.set_size(4000).unwrap();
         assert_eq!((overlay.shown(), overlay.cut()), (1500, 1500..3000));
         let mut seen = [9; 3000];
         overlay.lay_over(1000, &mut seen);
@@ -277,6 +317,25 @@ mod tests {
         assert!(seen[500..1048].iter().all(|b| *b == 0));
         assert_eq!(seen[1048], 9, "not changed any more");
         assert!(!overlay.is_clean() && overlay.has(1) && !overlay.has(2));
+    }
+
+    /// A block that was written early is loaded before it is changed: else nothing changes.
+    #[test]
+    fn what_is_not_in_memory_is_not_changed() {
+        let mut overlay = Overlay::new(1024, 3000);
+        overlay.insert(0, vec![1; 1024].into());
+        overlay.insert(1, vec![2; 1024].into());
+        overlay.written_early(1, BlockRun { start: 77, len: 1 });
+        let errno = |done: Result<()>| done.unwrap_err().errno();
+        assert_eq!(errno(overlay.write(1000, &[9; 100])), libc::EIO);
+        assert_eq!(errno(overlay.write(0, &[9; 3000])), libc::EIO, "nor 2");
+        assert_eq!(errno(overlay.zero(0..2000)), libc::EIO);
+        assert_eq!(errno(overlay.set_size(1500).map(drop)), libc::EIO);
+        assert!(overlay.page(0).unwrap() == [1; 1024]);
+        assert_eq!((overlay.size(), overlay.early(1)), (3000, Some(77)));
+        overlay.zero(1500..1500).unwrap();
+        // What lies behind an edge of blocks is in none that is cut through.
+        assert_eq!(overlay.set_size(1024).unwrap(), [77]);
     }
 
     #[test]

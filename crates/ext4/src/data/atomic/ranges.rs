@@ -96,8 +96,9 @@ impl AtomicGroup {
             .map(|r| (r.start << bits).max(range.start)..(r.end << bits).min(range.end))
             .collect();
         self.admit(ctx, ino, size, &ranges)?;
-        self.overlay(ino)?.zero(range);
-        self.overlay(ino)?.set_size(size);
+        let overlay = self.overlay(ino)?;
+        overlay.zero(range)?;
+        overlay.grow(size);
         Ok(())
     }
 
@@ -109,7 +110,7 @@ impl AtomicGroup {
         let bits = self.fs.vol.geo.block_bits;
         let ranges: Vec<Range<u64>> = holes.map(|r| r.start << bits..r.end << bits).collect();
         self.admit(ctx, ino, size, &ranges)?;
-        self.overlay(ino)?.set_size(size);
+        self.overlay(ino)?.grow(size);
         Ok(())
     }
 

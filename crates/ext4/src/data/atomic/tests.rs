@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use stetfs_block::MemDevice;
 use stetfs_testkit::{Image, Mkfs};
 
+mod content;
 mod early;
 
 use super::AtomicGroup;
@@ -644,10 +645,10 @@ fn files_that_join_change_with_the_others() {
         let old: Vec<Vec<u8>> = (0..3).map(|nr| v.content(nr)).collect();
         let mut group = v.fs.atomic_group(&v.files[2..]).unwrap();
         group.write(&Ctx::ROOT, v.ino(2), 0, &[1; 100]).unwrap();
-        assert_eq!(errno(group.join(&v.files[2])), libc::EBUSY);
+        assert_eq!(errno(group.join(&Ctx::ROOT, &v.files[2])), libc::EBUSY);
         // Lower numbers: locks are taken in the order of the numbers all the same.
-        group.join(&v.files[0]).unwrap();
-        group.join(&v.files[1]).unwrap();
+        group.join(&Ctx::ROOT, &v.files[0]).unwrap();
+        group.join(&Ctx::ROOT, &v.files[1]).unwrap();
         for nr in [0, 1] {
             group.write(&Ctx::ROOT, v.ino(nr), 2950, &[1; 100]).unwrap();
             let refused = v.fs.write(&Ctx::ROOT, &v.files[nr], 0, b"x", false);
@@ -671,9 +672,12 @@ fn as_many_files_join_as_one_transaction_holds() {
     let v = Volume::simple("data", &[10; 200]);
     let mut group = v.fs.atomic_group(&v.files[..1]).unwrap();
     let refused = (1..200)
-        .find(|nr| group.join(&v.files[*nr]).is_err())
+        .find(|nr| group.join(&Ctx::ROOT, &v.files[*nr]).is_err())
         .unwrap();
-    assert_eq!(errno(group.join(&v.files[refused])), libc::EFBIG);
+    assert_eq!(
+        errno(group.join(&Ctx::ROOT, &v.files[refused])),
+        libc::EFBIG
+    );
     v.fs.write(&Ctx::ROOT, &v.files[refused], 0, b"x", false)
         .unwrap();
     group.commit().unwrap();
