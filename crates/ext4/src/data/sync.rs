@@ -35,12 +35,8 @@ impl Fs {
         let inode = f.inode.clone();
         let told = f.opener.clone();
         if self.vol.writable().is_err() {
-            let failed = inode
-                .dirty
-                .failures
-                .tell_opener(&told)
-                .or(self.vol.stopped());
-            return done(failed.map_or(Ok(()), Err));
+            let failed = inode.dirty.failures.tell_opener(&told);
+            return done(failed.map_or_else(|| self.vol.sync_after_end(), Err));
         }
         if !datasync && let Err(e) = self.data.write_lazy_time(&inode) {
             return done(Err(e));
