@@ -211,9 +211,11 @@ impl From<String> for Holder {
 }
 
 impl BlockError {
-    /// The error of a request; a full host becomes [`BlockError::NoSpace`].
+    /// The error of a request; a full host becomes [`BlockError::NoSpace`], but for a flush: what
+    /// is lost then is what was acknowledged, and room does not bring it back.
     pub fn io(op: Op, offset: u64, len: u64, source: io::Error) -> Self {
-        let full = matches!(source.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT));
+        let full =
+            op != Op::Flush && matches!(source.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT));
         let source = Arc::new(source);
         if full {
             BlockError::NoSpace {
@@ -234,6 +236,12 @@ impl BlockError {
     /// Whether what is missing is room on the host.
     pub fn is_full(&self) -> bool {
         matches!(self, BlockError::NoSpace { .. })
+    }
+
+    /// Whether a flush failed, be it inside another request: what was acknowledged since the last
+    /// one that succeeded may be lost.
+    pub fn is_of_flush(&self) -> bool {
+        matches!(self, BlockError::Io { op: Op::Flush, .. })
     }
 
     /// What the device failed, of a request for `asked`: kind, first byte, bytes. `None` where it

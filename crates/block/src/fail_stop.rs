@@ -1,17 +1,10 @@
 //! A device that is finished once something that it was to make durable may not be.
 
-use std::collections::BTreeSet;
 use std::ops::Range;
-
-use stetfs_sync::plain::{
-    Condvar, Mutex,
-    atomic::{AtomicBool, Ordering},
-    mended,
-};
 
 use crate::unflushed::{Unflushed, Writing};
 use crate::{
-    BlockDevice, BlockError, Read, Result, Share, ShareLimits, SharePair, Stats, Write, sharing_of,
+    Attempts, BlockDevice, Read, Result, Share, ShareLimits, SharePair, Stats, Write, sharing_of,
 };
 
 /// Fail-stop over a device that is not (rule 5 of the crate's head): a flush that fails may drop
@@ -26,34 +19,27 @@ use crate::{
 /// * **block.F3** A flush is left out only if one that counted began after everything that was
 ///   written had ended, but for writes with `fua`: it would find nothing. Where the device has FUA,
 ///   a batch with a flush goes out with it then.
+/// * **block.F4** A flush that fails inside another request (a write to a device whose cache is
+///   full) is a flush that failed: the error says so (`BlockError::is_of_flush`), and the device
+///   keeps such flushes, and those that it is asked for, in one history ([`Attempts`]).
 ///
 /// Reads pass.
 pub struct FailStop<D> {
     inner: D,
     unflushed: Unflushed,
-    state: Mutex<State>,
-    /// An attempt to make something durable has ended.
-    ended: Condvar,
-    /// As `state.why`, for those that only look.
-    failed: AtomicBool,
-    /// Deliberate fault: failures are forgiven.
-    forgiving: bool,
+    attempts: Attempts,
+    stops: Stops,
 }
 
-#[derive(Default)]
-struct State {
-    /// Attempts that began; each has the number it made.
-    begun: u64,
-    /// Numbers of those that have not ended.
-    running: BTreeSet<u64>,
-    /// The first failure.
-    why: Option<BlockError>,
-}
-
-impl State {
-    fn check(&self) -> Result<()> {
-        self.why.clone().map_or(Ok(()), Err)
-    }
+/// What ends the use of the device.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stops {
+    /// Every failure to make something durable.
+    All,
+    /// Deliberate fault: not a flush that failed inside another request.
+    Asked,
+    /// Deliberate fault: nothing.
+    Nothing,
 }
 
 impl<D: BlockDevice> FailStop<D> {
@@ -62,17 +48,23 @@ impl<D: BlockDevice> FailStop<D> {
         FailStop {
             inner,
             unflushed: Unflushed::new(),
-            state: Mutex::default(),
-            ended: Condvar::new(),
-            failed: AtomicBool::new(false),
-            forgiving: false,
+            attempts: Attempts::default(),
+            stops: Stops::All,
         }
     }
 
     /// A canary: one that stops at nothing.
     pub fn forgiving(inner: D) -> Self {
         FailStop {
-            forgiving: true,
+            stops: Stops::Nothing,
+            ..FailStop::new(inner)
+        }
+    }
+
+    /// A canary: one that passes flushes over which fail inside other requests (block.F4).
+    pub fn forgiving_within(inner: D) -> Self {
+        FailStop {
+            stops: Stops::Asked,
             ..FailStop::new(inner)
         }
     }
@@ -84,45 +76,30 @@ impl<D: BlockDevice> FailStop<D> {
     }
 
     fn check(&self) -> Result<()> {
-        match self.failed.load(Ordering::Acquire) {
-            true => self.state.lock().check(),
-            false => Ok(()),
-        }
+        self.attempts.check()
     }
 
     /// Runs a request that makes something durable (block.F1, block.F2).
     fn durably(&self, request: impl FnOnce() -> Result<()>) -> Result<()> {
-        if self.forgiving {
-            return request();
+        match self.stops {
+            Stops::Nothing => request(),
+            _ => self.attempts.run(request),
         }
-        let mine = {
-            let mut s = self.state.lock();
-            s.check()?;
-            s.begun += 1;
-            let mine = s.begun;
-            s.running.insert(mine);
-            mine
-        };
-        let result = request();
-        let mut s = self.state.lock();
-        s.running.remove(&mine);
-        if let Err(e) = result
-            && s.why.is_none()
-        {
-            tracing::error!("nothing more is written, for what was may be lost: {e}");
-            s.why = Some(e);
-            self.failed.store(true, Ordering::Release);
+    }
+
+    /// What another request came to (block.F4).
+    fn noted(&self, result: Result<()>) -> Result<()> {
+        match self.stops {
+            Stops::All => self.attempts.noted(result),
+            _ => result,
         }
-        self.ended.notify_all();
-        let beside = s.begun;
-        let is_beside = |s: &State| {
-            let first = s.running.first();
-            first.is_some_and(|first| *first <= beside) && mended("fail-stop.beside")
-        };
-        while s.why.is_none() && is_beside(&s) {
-            self.ended.wait(&mut s);
-        }
-        s.check()
+    }
+
+    /// Runs a request that changes something, and makes nothing durable.
+    fn changing(&self, request: impl FnOnce() -> Result<()>) -> Result<()> {
+        self.check()?;
+        let _writing = self.unflushed.write();
+        self.noted(request())
     }
 }
 
@@ -130,11 +107,11 @@ impl<D: BlockDevice> BlockDevice for FailStop<D> {
     crate::shape_of_inner!();
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        self.inner.read(offset, buf)
+        self.noted(self.inner.read(offset, buf))
     }
 
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
-        self.inner.read_batch(reads)
+        self.noted(self.inner.read_batch(reads))
     }
 
     fn is_flushed(&self) -> bool {
@@ -142,9 +119,7 @@ impl<D: BlockDevice> BlockDevice for FailStop<D> {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
-        self.check()?;
-        let _writing = self.unflushed.write();
-        self.inner.write(offset, data)
+        self.changing(|| self.inner.write(offset, data))
     }
 
     fn write_batch(&self, writes: &[Write<'_>]) -> Result<()> {
@@ -153,7 +128,7 @@ impl<D: BlockDevice> BlockDevice for FailStop<D> {
             true => self.durably(|| self.inner.write_batch(writes)),
             false => {
                 self.check()?;
-                self.inner.write_batch(writes)
+                self.noted(self.inner.write_batch(writes))
             }
         }
     }
@@ -176,15 +151,11 @@ impl<D: BlockDevice> BlockDevice for FailStop<D> {
     }
 
     fn discard(&self, range: Range<u64>) -> Result<()> {
-        self.check()?;
-        let _writing = self.unflushed.write();
-        self.inner.discard(range)
+        self.changing(|| self.inner.discard(range))
     }
 
     fn zero(&self, range: Range<u64>) -> Result<()> {
-        self.check()?;
-        let _writing = self.unflushed.write();
-        self.inner.zero(range)
+        self.changing(|| self.inner.zero(range))
     }
 
     fn stats(&self) -> Stats {
@@ -198,8 +169,6 @@ impl<D: BlockDevice> Share for FailStop<D> {
     }
 
     fn share_batch(&self, pairs: &[SharePair]) -> Result<()> {
-        self.check()?;
-        let _writing = self.unflushed.write();
-        sharing_of(&self.inner)?.share_batch(pairs)
+        self.changing(|| sharing_of(&self.inner)?.share_batch(pairs))
     }
 }

@@ -4,7 +4,11 @@ use std::fmt;
 use std::ops::Range;
 use std::time::Duration;
 
-use stetfs_sync::plain::{Condvar, Mutex, RwLock, thread};
+use stetfs_sync::plain::{
+    Condvar, Mutex, RwLock,
+    atomic::{AtomicU64, Ordering::Relaxed},
+    thread,
+};
 
 use crate::fault::refused;
 use crate::{BlockDevice, MemDevice, Op, Read, Result, Stats, Write};
@@ -17,6 +21,9 @@ use crate::{BlockDevice, MemDevice, Op, Read, Result, Stats, Write};
 /// run when one fails all fail, and those that begin before it has returned wait for it. When it
 /// takes its time ([`Volatile::failing_for`]) all others go on beside it and succeed: those that
 /// ran keep what they cover, and what came later is dropped.
+///
+/// With a cache of so many bytes ([`Volatile::with_room`]) a write that finds it full flushes it
+/// first, and fails as that flush does.
 pub struct Volatile {
     /// What reads see.
     now: RwLock<MemDevice>,
@@ -27,6 +34,10 @@ pub struct Volatile {
     delay: Duration,
     /// How long one takes that fails, if others go on beside it.
     failing_for: Option<Duration>,
+    /// Bytes that its cache holds.
+    room: u64,
+    /// Bytes that were written since a flush began.
+    unflushed: AtomicU64,
 }
 
 struct State {
@@ -64,7 +75,16 @@ impl Volatile {
             failed: Condvar::new(),
             delay,
             failing_for: None,
+            room: u64::MAX,
+            unflushed: AtomicU64::new(0),
         }
+    }
+
+    /// Gives it a cache of `bytes`.
+    #[must_use]
+    pub fn with_room(mut self, bytes: u64) -> Volatile {
+        self.room = bytes;
+        self
     }
 
     /// Lets a flush that fails take `time` after it dropped what it drops, as with a device that
@@ -125,6 +145,11 @@ impl BlockDevice for Volatile {
     }
 
     fn write_batch(&self, writes: &[Write<'_>]) -> Result<()> {
+        if self.unflushed.load(Relaxed) > self.room {
+            self.flush()?;
+        }
+        let bytes = writes.iter().map(|write| write.len()).sum();
+        self.unflushed.fetch_add(bytes, Relaxed);
         writes.iter().try_for_each(|write| {
             self.change(write.fua, |device| {
                 device.write_batch(std::slice::from_ref(write))
@@ -137,6 +162,7 @@ impl BlockDevice for Volatile {
         while state.failing {
             self.failed.wait(&mut state);
         }
+        self.unflushed.store(0, Relaxed);
         state.begun += 1;
         let mine = state.begun;
         let mut takes = self.delay;
@@ -221,6 +247,20 @@ mod tests {
         device.flush().unwrap();
         assert_eq!((byte(&device, 0), byte(&device, 1)), (1, 7));
         assert_eq!((byte(&device.kept(), 0), byte(&device.kept(), 1)), (1, 7));
+        assert_eq!(device.drops(), 1);
+    }
+
+    #[test]
+    fn a_write_to_a_full_cache_fails_as_its_flush_does() {
+        let device = Volatile::new(MemDevice::new(8192), Duration::ZERO).with_room(100);
+        device.write(0, &[1; 101]).unwrap();
+        assert_eq!(byte(&device.kept(), 0), 0);
+        device.write(200, &[1; 101]).unwrap();
+        assert_eq!((byte(&device.kept(), 0), byte(&device.kept(), 200)), (1, 0));
+        device.fail_flushes(1);
+        assert!(device.write(0, &[2]).unwrap_err().is_of_flush());
+        assert_eq!((byte(&device, 0), byte(&device, 200)), (1, 0));
+        device.write(0, &[2]).unwrap();
         assert_eq!(device.drops(), 1);
     }
 

@@ -112,6 +112,12 @@ fn faults_are_found_out() {
             SyncBy::Fdatasync,
             "ordered,canary=forgive-flush",
         ),
+        // Flushes inside writes: a device with a small cache.
+        (
+            End::Flush,
+            SyncBy::Fdatasync,
+            "ordered,canary=forgive-inner-flush",
+        ),
     ] {
         let settings = Settings {
             failing: vec![1],

@@ -7,8 +7,8 @@ use std::str::FromStr;
 
 use parking_lot::Mutex;
 use stetfs_block::{
-    BlockDevice, BlockError, Counters, Op, Read, Result, SECTOR, Stats, Write, check_discard,
-    check_range, write_zeros,
+    Attempts, BlockDevice, BlockError, Counters, Op, Read, Result, SECTOR, Stats, Write,
+    check_discard, check_range, write_zeros,
 };
 
 use crate::address::Address;
@@ -36,6 +36,8 @@ pub struct NbdDevice {
     counters: Counters,
     /// Writes of parts of blocks, one at a time.
     partial: Mutex<()>,
+    /// Its flushes: those it is asked for, and those inside writes (block.F4).
+    flushes: Attempts,
     _claim: Option<Claim>,
 }
 
@@ -64,6 +66,7 @@ impl NbdDevice {
             link,
             counters: Counters::default(),
             partial: Mutex::new(()),
+            flushes: Attempts::default(),
             // Readers may be several; they have seen that nobody writes.
             _claim: (!options.read_only).then_some(claim),
         })
@@ -225,7 +228,7 @@ impl NbdDevice {
     fn may_write(&self, op: Op) -> Result<()> {
         match self.read_only() {
             true => Err(BlockError::ReadOnly { op }),
-            false => Ok(()),
+            false => self.flushes.check(),
         }
     }
 }
@@ -317,11 +320,13 @@ impl BlockDevice for NbdDevice {
         if self.read_only() {
             return Ok(());
         }
-        let mark = self.link.unflushed.lock().mark();
-        self.run(Op::Flush, 0..0, &mut [Job::new(Command::Flush, 0, 0)])?;
-        self.link.unflushed.lock().flushed(mark);
-        self.counters.flush();
-        Ok(())
+        self.flushes.run(|| {
+            let mark = self.link.unflushed.lock().mark();
+            self.run(Op::Flush, 0..0, &mut [Job::new(Command::Flush, 0, 0)])?;
+            self.link.unflushed.lock().flushed(mark);
+            self.counters.flush();
+            Ok(())
+        })
     }
 
     fn discard(&self, range: Range<u64>) -> Result<()> {

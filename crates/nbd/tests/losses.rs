@@ -322,6 +322,37 @@ fn what_the_server_refuses_is_an_error_and_no_loss() {
     device.write(0, &[1; 512]).unwrap();
 }
 
+/// More than 64 MiB are not flushed, so a write flushes first. That fails once, and the server has
+/// forgotten what it acknowledged: nothing is written and nothing flushed from then on, though the
+/// server would do both. (block.F4)
+#[test]
+fn a_flush_that_fails_inside_a_write_is_no_write_that_fails() {
+    let chunk = vec![1; 1 << 20];
+    let server = Server::new(80 << 20, How::default(), 1);
+    let device = server.open(NbdOptions::default());
+    for n in 0..65 {
+        device.write(n << 20, &chunk).unwrap();
+    }
+    server.behave(|how| how.flush_errno = 5);
+    let error = device.write(70 << 20, &chunk).unwrap_err();
+    assert!(error.is_of_flush(), "{error}");
+    server.behave(|how| how.flush_errno = 0);
+    let zeroes = device.zero(0..4096);
+    let partial = device.write(70 << 20 | 5, &[1; 9]);
+    for result in [
+        device.write(70 << 20, &chunk),
+        partial,
+        zeroes,
+        device.flush(),
+    ] {
+        assert_eq!(result.unwrap_err().errno(), 5);
+    }
+    assert!(device.discard(0..4096).is_err());
+    let mut bytes = [1; 512];
+    device.read(0, &mut bytes).unwrap();
+    assert_eq!(bytes, [0; 512], "the server forgot it");
+}
+
 #[test]
 fn who_may_open_it() {
     let server = Server::new(SIZE, How::default(), 1);

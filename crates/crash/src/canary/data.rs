@@ -174,4 +174,15 @@ pub(super) const ALL: &[Fault] = &[
             .by(&[SyncBy::Fdatasync])
             .trial()],
     },
+    Fault {
+        name: "forgive-inner-flush",
+        what: "a flush that failed inside a write counts as a write that failed",
+        from: Origin::Own("80619822"),
+        set: |spec| spec.options.canary.forgive_inner_flush = true,
+        trials: &[Stress::new(End::Flush, "ordered")
+            .few_files()
+            .writers(8)
+            .by(&[SyncBy::Fdatasync])
+            .trial()],
+    },
 ];

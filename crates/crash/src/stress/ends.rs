@@ -231,6 +231,9 @@ fn on_machine<D: BlockDevice + 'static, R: Region + 'static, N: Notes>(
     Ok(worked)
 }
 
+/// Bytes that are written to a device with a small cache before it flushes by itself.
+const SMALL_CACHE: u64 = 4 << 10;
+
 /// How long a flush takes.
 fn delay(round: &Round) -> Duration {
     Duration::from_micros(fastrand::Rng::with_seed(!round.seed).u64(0..500))
@@ -239,11 +242,13 @@ fn delay(round: &Round) -> Duration {
 fn fail(round: &Round, stage: &Stage, options: &FsOptions, scripts: &[Script]) -> Result<Left> {
     let scratch = Scratch::in_memory("stress")?;
     let notes = NoteFile::make(&scratch.path().join("notes"))?;
-    let mut disk = Volatile::new(stage.base.image.fork(), delay(round));
-    // Half of the devices try again for a while, and others' flushes succeed beside.
-    if round.seed.is_multiple_of(2) {
-        disk = disk.failing_for(Duration::from_millis(round.millis / 10));
-    }
+    let disk = Volatile::new(stage.base.image.fork(), delay(round));
+    // Half of the devices try again for a while, and others' flushes succeed beside; the other half
+    // has a small cache, and flushes inside writes.
+    let disk = match round.seed.is_multiple_of(2) {
+        true => disk.failing_for(Duration::from_millis(round.millis / 10)),
+        false => disk.with_room(SMALL_CACHE),
+    };
     let machine = Machine::new(FaultInjector::new(disk), round.region.map(MemRegion::new));
     let device = &machine.device;
     let fault = || match round.end {

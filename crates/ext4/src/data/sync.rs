@@ -35,12 +35,8 @@ impl Fs {
         let inode = f.inode.clone();
         let told = f.opener.clone();
         if self.vol.writable().is_err() {
-            let failed = inode
-                .dirty
-                .failures
-                .tell_opener(&told)
-                .or(self.vol.stopped());
-            return done(failed.map_or(Ok(()), Err));
+            let failed = inode.dirty.failures.tell_opener(&told);
+            return done(failed.map_or_else(|| self.vol.sync_after_end(), Err));
         }
         if !datasync && let Err(e) = self.data.write_lazy_time(&inode) {
             return done(Err(e));
@@ -345,6 +341,8 @@ mod tests {
         pending: Vec<(u64, Vec<u8>)>,
         /// The next flush fails.
         fails: bool,
+        /// The next write flushes first, and that fails.
+        fails_within: bool,
         has_failed: bool,
         /// Flushes that succeeded since.
         later: usize,
@@ -370,6 +368,11 @@ mod tests {
         }
     }
 
+    fn eio() -> stetfs_block::BlockError {
+        let eio = std::io::Error::from_raw_os_error(libc::EIO);
+        stetfs_block::BlockError::io(stetfs_block::Op::Flush, 0, 0, eio)
+    }
+
     impl stetfs_block::Share for Drops {
         fn limits(&self) -> stetfs_block::ShareLimits {
             stetfs_block::ShareLimits::of(&self.inner)
@@ -388,6 +391,16 @@ mod tests {
         }
 
         fn write_batch(&self, writes: &[stetfs_block::Write<'_>]) -> stetfs_block::Result<()> {
+            let mut fails = false;
+            self.set(|s| {
+                fails = std::mem::take(&mut s.fails_within);
+                if fails {
+                    s.pending.clear();
+                }
+            });
+            if fails {
+                return Err(eio());
+            }
             self.inner.write_batch(writes)?;
             for write in writes {
                 if write.fua {
@@ -410,13 +423,7 @@ mod tests {
             });
             if fails {
                 self.await_that(|s| s.later > 0 && !s.waits);
-                let eio = std::io::Error::from_raw_os_error(libc::EIO);
-                return Err(stetfs_block::BlockError::io(
-                    stetfs_block::Op::Flush,
-                    0,
-                    0,
-                    eio,
-                ));
+                return Err(eio());
             }
             for (offset, bytes) in pending {
                 self.kept.write(offset, &bytes)?;
@@ -433,27 +440,91 @@ mod tests {
         }
     }
 
+    /// A volume on a device that drops; nothing is written by itself.
+    fn dropping(journal: &str, canary: stetfs_journal::Canary) -> (Arc<Drops>, Arc<Fs>) {
+        let base = mkfs(32, &Mkfs::blocks(4096));
+        let device = Arc::new(Drops {
+            inner: base.fork(),
+            kept: base.fork(),
+            state: Default::default(),
+            changed: Default::default(),
+        });
+        let opts = FsOptions {
+            commit_secs: 3600,
+            dirty_expire: std::time::Duration::from_secs(3600),
+            journal: journal.parse().unwrap(),
+            canary,
+            ..FsOptions::default()
+        };
+        let fs = Fs::open(device.clone(), opts).unwrap();
+        (device, fs)
+    }
+
+    /// The first byte of a file on what the device kept.
+    fn kept(device: &Drops, name: &[u8]) -> u8 {
+        let again = Fs::open(Arc::new(device.kept.fork()), FsOptions::default()).unwrap();
+        let ino = again.lookup(ROOT_INO, name).unwrap().ino;
+        let file = again.open_inode(&Ctx::ROOT, ino, libc::O_RDONLY).unwrap();
+        let mut data = vec![0; 4096];
+        again.read(&file, 0, &mut data).unwrap();
+        data[0]
+    }
+
+    /// The device flushes inside a write of other files' data, and that fails; the same write tried
+    /// once more succeeds, and so would the next flush. The sync is not told that all is well.
+    #[test]
+    fn a_flush_that_fails_inside_a_write_concerns_who_syncs_after() {
+        let after = |journal: &str, canary: stetfs_journal::Canary| {
+            let (device, fs) = dropping(journal, canary);
+            let files = [b"file", b"more", b"rest"].map(|name| {
+                let made = fs.create(&Ctx::ROOT, ROOT_INO, name, 0o600, 0, libc::O_RDWR);
+                made.unwrap().1
+            });
+            let write = |file: &OpenRef, value: u8| {
+                fs.write(&Ctx::ROOT, file, 0, &[value; 4096], false)
+                    .unwrap()
+            };
+            let home = |files: &[&OpenRef]| {
+                let inodes: Vec<_> = files.iter().map(|file| &*file.inode).collect();
+                fs.data.flush_files(&inodes)
+            };
+            let [file, more, rest] = &files;
+            for file in &files {
+                write(file, 1);
+            }
+            home(&[file, more, rest]).unwrap();
+            fs.vol.journal.commit_all().unwrap();
+            write(file, 2);
+            home(&[file]).unwrap();
+            write(more, 2);
+            write(rest, 2);
+            device.set(|s| s.fails_within = true);
+            let moved = home(&[more, rest]).is_ok();
+            let (done, is_done) = channel();
+            let answer = Box::new(move |r| done.send(r).unwrap());
+            fs.fsync(file, true, Wait::Deferred, answer);
+            let told = is_done.recv().unwrap();
+            drop((files, fs));
+            (moved, told.is_ok(), kept(&device, b"file"))
+        };
+        for journal in ["ordered", "writeback", "ijournal"] {
+            let seen = after(journal, Default::default());
+            assert_eq!(seen, (false, false, 1), "{journal}");
+        }
+        let canary = stetfs_journal::Canary {
+            forgive_inner_flush: true,
+            ..Default::default()
+        };
+        assert_eq!(after("ordered", canary), (true, true, 1), "it was lost");
+    }
+
     /// A commit's flush fails and drops the data that a sync beside it makes durable by a flush of
     /// its own, which succeeds. The sync is not told that all is well.
     #[test]
     fn a_flush_that_fails_concerns_who_flushes_beside_it() {
         let beside = |journal: &str, canary: stetfs_journal::Canary| {
             let is_forgiven = canary.forgive_flush;
-            let base = mkfs(32, &Mkfs::blocks(4096));
-            let device = Arc::new(Drops {
-                inner: base.fork(),
-                kept: base.fork(),
-                state: Default::default(),
-                changed: Default::default(),
-            });
-            let opts = FsOptions {
-                commit_secs: 3600,
-                dirty_expire: std::time::Duration::from_secs(3600),
-                journal: journal.parse().unwrap(),
-                canary,
-                ..FsOptions::default()
-            };
-            let fs = Fs::open(device.clone(), opts).unwrap();
+            let (device, fs) = dropping(journal, canary);
             let create = |name: &[u8]| {
                 fs.create(&Ctx::ROOT, ROOT_INO, name, 0o600, 0, libc::O_RDWR)
                     .unwrap()
@@ -487,12 +558,7 @@ mod tests {
                 told
             });
             drop((file, fs));
-            let again = Fs::open(Arc::new(device.kept.fork()), FsOptions::default()).unwrap();
-            let ino = again.lookup(ROOT_INO, b"file").unwrap().ino;
-            let file = again.open_inode(&Ctx::ROOT, ino, libc::O_RDONLY).unwrap();
-            let mut data = vec![0; 4096];
-            again.read(&file, 0, &mut data).unwrap();
-            (told.is_ok(), data[0])
+            (told.is_ok(), kept(&device, b"file"))
         };
         for journal in ["ordered", "writeback", "ijournal"] {
             let (is_told_ok, kept) = beside(journal, Default::default());

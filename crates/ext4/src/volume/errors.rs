@@ -123,18 +123,24 @@ impl Volume {
         std::mem::take(&mut *notes)
     }
 
-    /// No change is made any more: the journal stops where it is.
+    /// No change is made any more: the journal stops where it is. It stops first: a sync that finds
+    /// the volume read-only asks the journal whether it stopped, and is told of success if not.
     fn turn_read_only(&self, e: &FsError) {
-        if !self.sb.read_only.swap(true, Ordering::AcqRel) {
+        let turns = !self.sb.read_only.load(Ordering::Acquire)
+            && !self.sb.turning.swap(true, Ordering::AcqRel);
+        if turns {
             tracing::error!("the volume is read-only from now on");
+            stetfs_sync::point(self, "turn-read-only");
             self.journal.abort(JournalError::Aborted(e.to_string()));
+            // Nobody tells us of the end before the journal knows us.
+            self.sb.read_only.store(true, Ordering::Release);
         }
     }
 
     /// The journal stopped with an error.
     pub(crate) fn journal_stopped(&self, why: &JournalError) {
-        let by_us = self.sb.read_only.swap(true, Ordering::AcqRel);
-        if !by_us {
+        let was = self.sb.read_only.swap(true, Ordering::AcqRel);
+        if !was && !self.sb.turning.load(Ordering::Acquire) {
             tracing::error!("the volume is read-only from now on: {why}");
             // The journal holds what did not get home, until there is room.
             let full = matches!(why, JournalError::Device(e) if e.is_full());

@@ -33,6 +33,8 @@ mod superblock;
 mod unmount;
 
 #[cfg(test)]
+mod end_tests;
+#[cfg(test)]
 mod tests;
 
 pub use early::read_superblock;

@@ -140,9 +140,11 @@ fn watched(
 /// acknowledged before stands; nothing that such a flush may have dropped is acknowledged after,
 /// and nothing is built on it.
 fn fail_stop(device: Arc<dyn BlockDevice>, opts: &FsOptions) -> Arc<dyn BlockDevice> {
-    match opts.canary.forgive_flush {
-        true => Arc::new(FailStop::forgiving(device)),
-        false => Arc::new(FailStop::new(device)),
+    let canary = &opts.canary;
+    match (canary.forgive_flush, canary.forgive_inner_flush) {
+        (true, _) => Arc::new(FailStop::forgiving(device)),
+        (_, true) => Arc::new(FailStop::forgiving_within(device)),
+        _ => Arc::new(FailStop::new(device)),
     }
 }
 

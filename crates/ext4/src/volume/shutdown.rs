@@ -74,4 +74,17 @@ impl Volume {
             Ok(()) => self.journal.aborted().map(FsError::from),
         }
     }
+
+    /// What a sync of a volume that takes no more changes is told: why something may not be
+    /// durable. While the volume is being closed this waits for how that went. No lock may be
+    /// held.
+    pub(crate) fn sync_after_end(&self) -> Result<()> {
+        if let Some(e) = self.stopped() {
+            return Err(e);
+        }
+        match self.sb.closed.load(Ordering::Acquire) {
+            true => self.sb.closing.lock().clone().unwrap_or(Ok(())),
+            false => Ok(()),
+        }
+    }
 }

@@ -38,6 +38,8 @@ pub(crate) struct SuperState {
     pub(super) recovering: AtomicBool,
     /// Opened read-only, or turned so by damage.
     pub(super) read_only: AtomicBool,
+    /// Being turned so by damage: its journal stops first.
+    pub(super) turning: AtomicBool,
     /// Unmounted, or being so.
     pub(super) closed: AtomicBool,
     /// Holds changes back.
@@ -108,6 +110,7 @@ impl SuperState {
             was_valid: sb.state().contains(State::VALID_FS),
             recovering: AtomicBool::new(true),
             read_only: AtomicBool::new(opts.read_only),
+            turning: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             frost: Frost::default(),
             down: AtomicBool::new(false),

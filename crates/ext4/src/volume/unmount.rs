@@ -31,7 +31,7 @@ impl Fs {
     pub fn sync_all(&self, done: Done) {
         // Of a frozen volume everything is home.
         if self.vol.writable().is_err() || self.is_frozen() {
-            return done(self.vol.stopped().map_or(Ok(()), Err));
+            return done(self.vol.sync_after_end());
         }
         if let Err(e) = self
             .vol
@@ -57,7 +57,7 @@ impl Fs {
     /// that they make reachable; `done` is told from the journal's side.
     pub fn commit_all(&self, done: Done) {
         if self.vol.writable().is_err() {
-            return done(self.vol.stopped().map_or(Ok(()), Err));
+            return done(self.vol.sync_after_end());
         }
         let answer = Box::new(move |r: std::result::Result<(), JournalError>| {
             done(r.map_err(FsError::from));
@@ -131,6 +131,7 @@ impl Fs {
                     tracing::warn!("access times are lost: {e}");
                 }
                 self.vol.sb.closed.store(true, Ordering::Release);
+                stetfs_sync::point(&self.vol.sb, "closed");
                 let result = if self.vol.opts.read_only {
                     Ok(())
                 } else {

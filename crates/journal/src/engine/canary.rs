@@ -185,4 +185,6 @@ pub struct Canary {
     pub lax_directory: bool,
     /// After a flush that failed, the device is used as if nothing had been.
     pub forgive_flush: bool,
+    /// A flush that failed inside a write counts as a write that failed.
+    pub forgive_inner_flush: bool,
 }

@@ -31,6 +31,8 @@ pub(crate) struct How {
     pub(crate) nonsense: Option<&'static [u8]>,
     /// It answers each write with this errno.
     pub(crate) write_errno: u32,
+    /// It answers each flush with this errno, and forgets what was not durable.
+    pub(crate) flush_errno: u32,
 }
 
 impl Default for How {
@@ -42,6 +44,7 @@ impl Default for How {
             size: None,
             nonsense: None,
             write_errno: 0,
+            flush_errno: 0,
         }
     }
 }
@@ -279,8 +282,13 @@ impl Shared {
             self.die(disk);
             return Err(io::ErrorKind::Other.into());
         }
-        let errno = if command == 1 { how.write_errno } else { 0 };
+        let errno = match command {
+            1 => how.write_errno,
+            3 => how.flush_errno,
+            _ => 0,
+        };
         match command {
+            3 if errno != 0 => disk.now = disk.durable.clone(),
             _ if errno != 0 => {}
             0 => data = disk.now[at..at + len].to_vec(),
             1 => disk.now[at..at + len].copy_from_slice(&data),
