@@ -47,7 +47,9 @@ struct Since<F> {
 
 /// Holds back while the volume is frozen.
 pub(crate) struct HeldBack<F> {
-    /// Held by who freezes or thaws, to its end.
+    /// Held by who freezes, thaws, opens the volume again or closes it, to its end, and taken before
+    /// the volume: a writer that waits for the volume of requests which wait for a thaw would keep
+    /// the thaw from it.
     turn: Mutex<()>,
     since: Mutex<Option<Since<F>>>,
     /// It is about to, or does.
@@ -68,7 +70,7 @@ impl<F> Default for HeldBack<F> {
 }
 
 impl<F> HeldBack<F> {
-    /// Waits until nobody else freezes or thaws.
+    /// Waits until nobody else freezes, thaws, opens the volume again or closes it.
     pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
         self.turn.lock()
     }

@@ -176,16 +176,14 @@ impl VolumeFs {
     /// nothing changed, for a device that cannot be written. After other errors the volume is
     /// closed and every operation fails.
     pub fn reopen(&self, options: &VolumeOptions) -> Result<(), FsError> {
-        // Who waits for the thaw may have the volume.
+        // Changes that wait for a thaw would have the volume, and nobody freezes it in this turn.
+        let _turn = self.held_back.turn();
         if self.frozen().is_some() {
             return Err(FsError::InUse("the volume is frozen".into()));
         }
         let mut open = self.without_nameless()?;
         if !self.atomic.is_empty() {
             return Err(FsError::InUse("a file is being written atomically".into()));
-        }
-        if self.frozen().is_some() {
-            return Err(FsError::InUse("the volume is frozen".into()));
         }
         let old = open.as_ref().ok_or(CLOSED)?;
         old.may_reopen(options)?;

@@ -109,7 +109,9 @@ impl<'j> Handle<'j> {
                 state.reserved -= 1;
             }
             drop(state);
-            let base = match inner.logs_changes && old == Old::Changes {
+            let is_unlike = std::mem::take(&mut write.head().unlike_home);
+            let is_unlike = is_unlike && !inner.config.canary.changes_of_unlike;
+            let base = match inner.logs_changes && old == Old::Changes && !is_unlike {
                 true => write.page().cloned(),
                 false => None,
             };

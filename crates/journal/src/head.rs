@@ -13,6 +13,9 @@ pub struct JournalHead {
     /// What the block was before that transaction, where it is asked for
     /// ([`Codec::change_unit`](crate::policy::Codec::change_unit)); none if that does not matter.
     pub(crate) base: Option<PageRef>,
+    /// The home holds neither the content nor a part of the live log that leads to it: a write home
+    /// past the journal failed. The next transaction logs all of the block (changes.C1).
+    pub(crate) unlike_home: bool,
 }
 
 /// The buffer cache as the journal and the file system share it.

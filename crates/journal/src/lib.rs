@@ -31,6 +31,7 @@ mod direct;
 mod edges;
 mod engine;
 mod error;
+mod gate;
 mod handle;
 mod head;
 mod ids;

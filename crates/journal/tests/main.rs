@@ -12,6 +12,8 @@ mod golden;
 mod lanes;
 mod lead;
 mod places;
+mod rest;
+mod room;
 mod rot;
 mod share;
 mod standing;

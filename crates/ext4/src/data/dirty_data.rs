@@ -1,8 +1,10 @@
 //! The dirty data of one file.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Instant;
 
+use stetfs_journal::Block;
 use stetfs_sync::{Mutex, Rank};
 
 use super::failures::Failures;
@@ -42,8 +44,13 @@ impl DirtyData {
 
     /// The new blocks whose data could not be written, but for those that have newer data. The
     /// inode's lock is held, so there will be no more of that.
-    pub(super) fn take_lost(&self) -> BTreeSet<u32> {
+    pub(super) fn take_lost(&self) -> BTreeMap<u32, Arc<Block>> {
         self.ledger.lock().take_lost()
+    }
+
+    /// Some of them could not be hidden.
+    pub(super) fn lose_again(&self, lost: BTreeMap<u32, Arc<Block>>) {
+        self.ledger.lock().lose_again(lost);
     }
 
     pub(super) fn has_dirty(&self) -> bool {

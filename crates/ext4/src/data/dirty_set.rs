@@ -1,6 +1,6 @@
 //! Which files have dirty data, and how much there is of all.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ pub(crate) struct DirtySet {
     pub(super) files: Mutex<BTreeSet<Ino>>,
     /// Those that go home behind their writers.
     pub(super) streams: Mutex<BTreeSet<Ino>>,
-    /// Those with new blocks whose data could not be written.
-    pub(super) lost: Mutex<BTreeSet<Ino>>,
+    /// Those with new blocks whose data could not be written; whether hiding them failed before.
+    pub(super) lost: Mutex<BTreeMap<Ino, bool>>,
     /// Dirty bytes, those being written included.
     bytes: AtomicU64,
     /// Above this writers wait, bytes.
@@ -36,7 +36,7 @@ impl DirtySet {
         DirtySet {
             files: Mutex::new(Rank::InodeLeaf, BTreeSet::new()),
             streams: Mutex::new(Rank::InodeLeaf, BTreeSet::new()),
-            lost: Mutex::new(Rank::InodeLeaf, BTreeSet::new()),
+            lost: Mutex::new(Rank::InodeLeaf, BTreeMap::new()),
             bytes: AtomicU64::new(0),
             bound: AtomicU64::new(bound(opts.cache_bytes)),
             room: Condvar::new(),

@@ -41,6 +41,13 @@ impl DataStore {
         true
     }
 
+    /// Has background write-back see to what there is, after a time in which it was held.
+    pub(crate) fn look_again(&self) {
+        if self.state.dirty.needs_care() {
+            self.wake_flusher();
+        }
+    }
+
     /// Ends background write-back: afterwards its thread holds nothing of the volume any more.
     pub(crate) fn stop_flusher(&self) {
         self.state.wanted.quit();
@@ -88,8 +95,15 @@ fn run(store: &Weak<DataStore>, wanted: &Wanted, look: Duration) {
     stetfs_sync::run_anywhere();
     while wanted.next(look) {
         let Some(store) = store.upgrade() else { return };
-        // Nothing reaches a volume that has stopped. A failure has stopped it, too.
-        let goes_on = store.vol.writable().is_ok() && store.write_back().is_ok();
+        // Nothing reaches a volume that has stopped, or is frozen: who thaws it has this thread
+        // look again. A failure has stopped it, too.
+        let goes_on = store.vol.writable().is_ok()
+            && store
+                .vol
+                .sb
+                .frost
+                .work()
+                .is_some_and(|_working| store.write_back().is_ok());
         wanted.watching.store(false, Ordering::SeqCst);
         // Whoever makes data dirty counts it first, and then looks whether it is watched.
         if goes_on && store.state.dirty.needs_care() {

@@ -243,7 +243,7 @@ impl DataStore {
     fn not_home<'b>(
         &self,
         inode: &Inode,
-        blocks: impl Iterator<Item = &'b Taken>,
+        blocks: impl Iterator<Item = &'b Taken> + Clone,
         e: BlockError,
     ) -> HomeError {
         let aborts = self.vol.opts.data_err == OnDataError::Abort
@@ -254,7 +254,7 @@ impl DataStore {
         let (mut is_promised, mut lost) = (false, false);
         {
             let mut ledger = inode.dirty.ledger.lock();
-            for taken in blocks {
+            for taken in blocks.clone() {
                 // The next commit ends a record that is alive, and with it the only copy of what
                 // was synced.
                 let record = ledger.record_of(taken.leaving.lblk);
@@ -262,8 +262,9 @@ impl DataStore {
                 lost |= ledger.was_lost(&taken.leaving);
             }
         }
+        blocks.for_each(|taken| self.vol.journal.is_unlike_home(&taken.leaving.block));
         if lost {
-            self.state.dirty.lost.lock().insert(inode.ino);
+            self.state.dirty.lost.lock().entry(inode.ino).or_default();
             self.wake_flusher();
         }
         let e = FsError::from(e);

@@ -2,9 +2,11 @@
 //! must not be read: they become unwritten again, or holes where a file has no such blocks. (In the
 //! kernel extents are unwritten until their data is there.)
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
+use stetfs_journal::Block;
 use stetfs_ondisk::ext4::inode::InodeFlags;
 
 use super::store::DataStore;
@@ -13,10 +15,10 @@ use crate::error::Result;
 use crate::inode::{Inode, InodeBody};
 use crate::space::credits;
 
-/// Runs of neighbours.
-fn runs(blocks: &BTreeSet<u32>) -> Vec<Range<u64>> {
+/// Runs of neighbours among these, which ascend.
+fn runs(blocks: impl Iterator<Item = u32>) -> Vec<Range<u64>> {
     let mut runs: Vec<Range<u64>> = Vec::new();
-    for lblk in blocks.iter().map(|lblk| u64::from(*lblk)) {
+    for lblk in blocks.map(u64::from) {
         match runs.last_mut() {
             Some(last) if last.end == lblk => last.end += 1,
             _ => runs.push(lblk..lblk + 1),
@@ -30,22 +32,33 @@ impl DataStore {
     /// later: he may wait for what the caller writes home.
     pub(crate) fn hide_lost(&self) {
         let files = std::mem::take(&mut *self.state.dirty.lost.lock());
-        for ino in files {
+        for (ino, failed) in files {
             let Some(inode) = self.inodes.find(ino) else {
                 continue;
             };
             let Some(mut body) = inode.body.try_write() else {
-                self.state.dirty.lost.lock().insert(ino);
+                self.state.dirty.lost.lock().insert(ino, failed);
                 continue;
             };
-            let lost = inode.dirty.take_lost();
-            if let Err(e) = self.hide(&inode, &mut body, &lost) {
-                tracing::warn!("inode {ino}: blocks without their data stay readable: {e}");
+            let mut lost = inode.dirty.take_lost();
+            if let Err(e) = self.hide(&inode, &mut body, &mut lost) {
+                if !failed {
+                    tracing::warn!("inode {ino}: blocks without their data stay readable: {e}");
+                }
+                // They are lost until they are hidden.
+                inode.dirty.lose_again(lost);
+                self.state.dirty.lost.lock().insert(ino, true);
             }
         }
     }
 
-    fn hide(&self, inode: &Inode, body: &mut InodeBody, lost: &BTreeSet<u32>) -> Result<()> {
+    /// Hides these blocks of a file, and takes out of `lost` what is hidden.
+    fn hide(
+        &self,
+        inode: &Inode,
+        body: &mut InodeBody,
+        lost: &mut BTreeMap<u32, Arc<Block>>,
+    ) -> Result<()> {
         if lost.is_empty() || !body.is_mapped() {
             return Ok(());
         }
@@ -53,12 +66,14 @@ impl DataStore {
         let mut h = self.vol.journal.begin(need)?;
         let extents = body.flags().contains(InodeFlags::EXTENTS);
         let bits = self.vol.geo.block_bits;
-        let hidden = runs(lost).into_iter().try_for_each(|run| {
+        let hidden = runs(lost.keys().copied()).into_iter().try_for_each(|run| {
             let bytes = run.start << bits..run.end << bits;
             match extents {
-                true => self.zero_range(&mut h, inode, body, &bytes, Steps::Parts),
-                false => self.punch(&mut h, inode, body, &bytes, Steps::Parts),
+                true => self.zero_range(&mut h, inode, body, &bytes, Steps::Parts)?,
+                false => self.punch(&mut h, inode, body, &bytes, Steps::Parts)?,
             }
+            lost.retain(|lblk, _| !run.contains(&u64::from(*lblk)));
+            Ok(())
         });
         // Also after an error: what was done so far is in the tree.
         self.more_credits(&mut h, inode, body, credits::WRITE_INODE)?;
@@ -73,9 +88,9 @@ mod tests {
 
     #[test]
     fn neighbours_make_a_run() {
-        assert_eq!(runs(&BTreeSet::new()), []);
-        let blocks = BTreeSet::from([1, 2, 3, 7, u32::MAX - 1, u32::MAX]);
+        assert_eq!(runs(std::iter::empty()), []);
+        let blocks = [1, 2, 3, 7, u32::MAX - 1, u32::MAX].into_iter();
         let last = u64::from(u32::MAX);
-        assert_eq!(runs(&blocks), [1..4, 7..8, last - 1..last + 1]);
+        assert_eq!(runs(blocks), [1..4, 7..8, last - 1..last + 1]);
     }
 }

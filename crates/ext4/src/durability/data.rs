@@ -27,8 +27,9 @@ pub(crate) struct Changed {
 pub(crate) struct DataLedger {
     /// By file block.
     dirty: BTreeMap<u32, Dirty>,
-    /// New blocks whose data could not be written, and is not dirty any more.
-    lost: BTreeSet<u32>,
+    /// New blocks whose data could not be written, and is not dirty any more. They are held, so
+    /// that the cache keeps them: what the device has there is not the file's.
+    lost: BTreeMap<u32, Arc<Block>>,
     /// Blocks that were taken, and are not answered for.
     leaving: usize,
     /// Blocks that were new when they became dirty, since the file was last sent after its writer.
@@ -229,7 +230,7 @@ impl DataLedger {
     /// A block could not be written. Says whether that leaves a block without content.
     pub(crate) fn was_lost(&mut self, block: &Leaving) -> bool {
         if block.fresh {
-            self.lost.insert(block.lblk);
+            self.lost.insert(block.lblk, Arc::clone(&block.block));
         }
         block.fresh
     }
@@ -251,7 +252,7 @@ impl DataLedger {
         match self.dirty.contains_key(&lblk) {
             true if own => Overwriting::Own,
             true => Overwriting::Awaited,
-            false if self.leaving > 0 || self.lost.contains(&lblk) => Overwriting::Leaving,
+            false if self.leaving > 0 || self.lost.contains_key(&lblk) => Overwriting::Leaving,
             false => Overwriting::Home,
         }
     }
@@ -266,7 +267,7 @@ impl DataLedger {
                 records.unlogged.remove(lblk);
             }
         }
-        self.lost.retain(|lblk| !range.contains(lblk));
+        self.lost.retain(|lblk, _| !range.contains(lblk));
         if self.dirty.is_empty() {
             self.due = None;
         }
@@ -345,9 +346,9 @@ impl DataLedger {
 
     /// The lost blocks, but for those that have newer data. The inode's lock is held, so there will
     /// be no more of that.
-    pub(crate) fn take_lost(&mut self) -> BTreeSet<u32> {
+    pub(crate) fn take_lost(&mut self) -> BTreeMap<u32, Arc<Block>> {
         let mut lost = std::mem::take(&mut self.lost);
-        lost.retain(|lblk| match self.dirty.get_mut(lblk) {
+        lost.retain(|lblk, _| match self.dirty.get_mut(lblk) {
             Some(dirty) => {
                 dirty.fresh = true;
                 false
@@ -357,9 +358,14 @@ impl DataLedger {
         lost
     }
 
+    /// Blocks that [`take_lost`](Self::take_lost) gave are still as they were.
+    pub(crate) fn lose_again(&mut self, mut lost: BTreeMap<u32, Arc<Block>>) {
+        self.lost.append(&mut lost);
+    }
+
     /// Forgets lost blocks of a range that is about to be freed.
     pub(crate) fn forget_lost(&mut self, range: &Range<u32>) {
-        self.lost.retain(|lblk| !range.contains(lblk));
+        self.lost.retain(|lblk, _| !range.contains(lblk));
     }
 
     /// Whether there is a lost block.

@@ -224,7 +224,7 @@ impl Pair<'_> {
             block.fresh |= block.lost && block.dirty;
             block.lost = false;
         }
-        assert!(self.ledger.take_lost().into_iter().eq(expected));
+        assert!(self.ledger.take_lost().into_keys().eq(expected));
     }
 
     /// Compares what a transaction asks that is about to journal a block.

@@ -15,7 +15,7 @@ pub(super) struct Note {
 }
 
 /// Errors since the volume was opened that the superblock does not know yet.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct ErrorNotes {
     count: u32,
     first: Option<Note>,
@@ -27,6 +27,13 @@ impl ErrorNotes {
         self.count = self.count.saturating_add(1);
         self.first.get_or_insert_with(|| note.clone());
         self.last = Some(note);
+    }
+
+    /// Puts older notes back, which the superblock did not get.
+    pub(super) fn put_back(&mut self, older: ErrorNotes) {
+        self.count = self.count.saturating_add(older.count);
+        self.first = older.first.or(self.first.take());
+        self.last = self.last.take().or(older.last);
     }
 
     /// Whether the superblock is behind.

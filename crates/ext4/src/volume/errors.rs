@@ -116,11 +116,24 @@ impl Volume {
         self.sb.noted.store(true, Ordering::Release);
     }
 
-    /// Takes the notes that the superblock does not have yet.
-    pub(super) fn take_notes(&self) -> ErrorNotes {
-        let mut notes = self.sb.notes.lock();
-        self.sb.noted.store(false, Ordering::Release);
-        std::mem::take(&mut *notes)
+    /// Has `write` put the notes into the superblock that it does not have yet. They stay noted if
+    /// that fails.
+    pub(super) fn with_notes(
+        &self,
+        write: impl FnOnce(&mut ErrorNotes) -> Result<()>,
+    ) -> Result<()> {
+        let mut notes = {
+            let mut noted = self.sb.notes.lock();
+            self.sb.noted.store(false, Ordering::Release);
+            std::mem::take(&mut *noted)
+        };
+        let kept = notes.clone();
+        let written = write(&mut notes);
+        if written.is_err() && !kept.is_empty() {
+            self.sb.notes.lock().put_back(kept);
+            self.sb.noted.store(true, Ordering::Release);
+        }
+        written
     }
 
     /// No change is made any more: the journal stops where it is. It stops first: a sync that finds
@@ -153,13 +166,16 @@ impl Volume {
         }
     }
 
-    /// Writes the notes to the superblock's home, past the journal, which runs no more.
+    /// Writes the notes to the superblock's home, past the journal, which runs no more. Those of a
+    /// frozen volume wait for the thaw.
     pub(super) fn notes_home(&self) -> Result<()> {
-        let mut notes = self.take_notes();
-        if notes.is_empty() || self.opts.read_only {
+        if self.is_frozen() || self.opts.read_only {
             return Ok(());
         }
-        self.patch_super_home(|sb| notes.write_to(sb))
+        self.with_notes(|notes| match notes.is_empty() {
+            true => Ok(()),
+            false => self.patch_super_home(|sb| notes.write_to(sb)),
+        })
     }
 
     /// Writes the notes to the superblock through the journal. No lock may be held.
@@ -168,7 +184,6 @@ impl Volume {
             return Ok(());
         }
         let h = self.journal.begin(1)?;
-        let mut notes = self.take_notes();
-        self.change_super(&h, |sb| notes.write_to(sb))
+        self.with_notes(|notes| self.change_super(&h, |sb| notes.write_to(sb)))
     }
 }

@@ -23,25 +23,38 @@ impl Fs {
             return Err(crate::FsError::Errno(libc::EBUSY));
         }
         if self.vol.opts.read_only {
-            self.vol.sb.frost.set(true);
+            self.vol.sb.frost.freeze();
             return Ok(());
         }
         self.vol.writable()?;
+        self.vol.sb.frost.hold_work();
+        let frozen = self.bring_to_rest();
+        match &frozen {
+            Ok(()) => self.vol.sb.frost.freeze(),
+            Err(_) => self.go_on(),
+        }
+        frozen
+    }
+
+    /// Leaves nothing to be done: everything is home or hidden, the log retired, and the volume
+    /// marked clean.
+    fn bring_to_rest(&self) -> Result<()> {
         self.vol.notes_through_journal()?;
         self.reap_values();
         self.data.write_lazy_times()?;
         self.data
             .write_home(&self.dirty_inodes(), WritebackPriority::Awaited)?;
+        // What did not get home must not be read from the device as it is from here on.
+        self.data.hide_lost();
         if let Err(e) = self.vol.journal.rest() {
             // The log still holds what is not home: it stays as it is, for the next opening.
             self.vol.journal.abort(e.clone());
             return Err(e.into());
         }
         let marked = self.mark_clean();
-        match &marked {
-            Ok(()) => self.vol.sb.frost.set(true),
+        if marked.is_err() {
             // What may be marked clean is not to be written to.
-            Err(_) => self.wake()?,
+            self.wake()?;
         }
         marked
     }
@@ -60,25 +73,40 @@ impl Fs {
             // Read-only, or shut down meanwhile: there is nothing to go on with.
             Err(_) => Ok(()),
         };
-        self.vol.sb.frost.set(false);
+        self.go_on();
+        // Errors that were found meanwhile, of a volume that is read-only for them.
+        if self.vol.writable().is_err()
+            && let Err(e) = self.vol.notes_home()
+        {
+            tracing::error!("the superblock could not be told: {e}");
+        }
         woken
     }
 
+    /// Changes and background work go on.
+    fn go_on(&self) {
+        self.vol.sb.frost.thaw();
+        self.data.look_again();
+    }
+
+    /// Has the journal go on, once the volume says that it is in use.
     fn wake(&self) -> Result<()> {
-        let woken = self.vol.journal.wake().map_err(crate::FsError::from);
-        if self.vol.opts.canary.thaw_unmarked {
-            return woken;
-        }
-        let woken = woken.and_then(|()| self.mark_in_use());
-        if let Err(e) = &woken {
+        let resumed = self.vol.journal.resume().map_err(crate::FsError::from);
+        let marked = resumed.and_then(|()| match self.vol.opts.canary.thaw_unmarked {
+            true => Ok(()),
+            false => self.mark_in_use(),
+        });
+        match &marked {
+            Ok(()) => self.vol.journal.wake(),
             // What is not marked as in use is not to be changed.
-            self.vol
+            Err(e) => self
+                .vol
                 .journal
                 .abort(stetfs_journal::JournalError::Aborted(format!(
                     "the volume could not be thawed: {e}"
-                )));
+                ))),
         }
-        woken
+        marked
     }
 
     /// Whether changes are held back.

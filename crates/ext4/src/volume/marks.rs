@@ -5,6 +5,7 @@ use stetfs_ondisk::ext4::features::{Compat, Incompat, RoCompat};
 use stetfs_ondisk::ext4::superblock::{State, Superblock};
 use stetfs_ondisk::num::bounded32;
 
+use super::error_notes::ErrorNotes;
 use crate::error::Result;
 use crate::fs::Fs;
 
@@ -36,8 +37,7 @@ impl Fs {
     pub(super) fn mark_clean(&self) -> Result<()> {
         let now = self.vol.seconds();
         let no_orphans = self.inodes.orphans().file_is_empty(self.vol.geo.block_size);
-        let mut notes = self.vol.take_notes();
-        self.vol.write_super(|sb| {
+        let mark = |notes: &mut ErrorNotes, sb: &mut Superblock| {
             notes.write_to(sb);
             sb.set_incompat(sb.incompat() - Incompat::RECOVER);
             if self.vol.sb.was_valid {
@@ -47,7 +47,9 @@ impl Fs {
                 sb.set_ro_compat(sb.ro_compat() - RoCompat::ORPHAN_PRESENT);
             }
             self.say_what_is_free(sb, now);
-        })
+        };
+        self.vol
+            .with_notes(|notes| self.vol.write_super(|sb| mark(notes, sb)))
     }
 
     fn say_in_use(&self, sb: &mut Superblock) {

@@ -43,7 +43,7 @@ pub(crate) struct SuperState {
     /// Unmounted, or being so.
     pub(super) closed: AtomicBool,
     /// Holds changes back.
-    pub(super) frost: Frost,
+    pub(crate) frost: Frost,
     /// Shut down by request: changes and reads fail until the volume is opened again.
     pub(super) down: AtomicBool,
     /// The volume's device as it was given, for a last word: the one that all else goes through

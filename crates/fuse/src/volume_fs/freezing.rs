@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use parking_lot::MutexGuard;
 use stetfs::low::FsError;
 
 use super::{CLOSED, VolumeFs};
@@ -41,7 +42,11 @@ impl VolumeFs {
     /// # Errors
     /// EINVAL when it is not frozen. The volume's; it is read-only then.
     pub fn thaw(&self) -> Result<(), FsError> {
-        let _turn = self.held_back.turn();
+        self.thaw_in(&self.held_back.turn())
+    }
+
+    /// The same in a turn of the caller's.
+    pub(super) fn thaw_in(&self, _turn: &MutexGuard<'_, ()>) -> Result<(), FsError> {
         if self.frozen().is_none() {
             return Err(FsError::Errno(libc::EINVAL));
         }

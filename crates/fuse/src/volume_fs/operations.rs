@@ -420,9 +420,10 @@ impl FileSystem for VolumeFs {
     }
 
     fn shutdown(&self) {
-        // Nobody could thaw it any more.
+        // Nobody could thaw it any more, and nobody freezes it in this turn.
+        let turn = self.held_back.turn();
         if self.frozen().is_some()
-            && let Err(e) = self.thaw()
+            && let Err(e) = self.thaw_in(&turn)
         {
             tracing::error!("cannot thaw: {e}");
         }

@@ -7,15 +7,12 @@ use stetfs_ondisk::num::{count16, count32, to_usize};
 use stetfs_sync::plain::{Instant, atomic::Ordering};
 
 use super::Inner;
+use super::room::{LEAST_TX, SLACK};
 use crate::error::{JournalError, Result};
 use crate::ids::{Credits, Lane};
 use crate::policy::Codec;
 use crate::stats::{add_time, bump};
 use crate::tx::{Phase, Tx, TxState};
-
-/// Log blocks kept free beyond what transactions are known to need: revokes are not counted in
-/// credits.
-const SLACK: u64 = 8;
 
 /// The most blocks one transaction may hold: a quarter of its ring (jbd2:
 /// `j_max_transaction_buffers`) less what the log needs around the images, and a quarter of
@@ -23,7 +20,7 @@ const SLACK: u64 = 8;
 pub(crate) fn max_tx(codec: &dyn Codec, ring: u64, memory: u64, block_size: u64) -> u64 {
     let blocks = most_blocks(codec, ring);
     let memory = memory / 4 / block_size;
-    blocks.min(memory.max(64)).max(8)
+    blocks.min(memory.max(64)).max(LEAST_TX)
 }
 
 /// The most blocks that a transaction in a ring of so many may hold, whatever the memory.
@@ -83,6 +80,10 @@ impl Inner {
         let mut asked_others = false;
         loop {
             self.check()?;
+            if self.gate.is_closed() {
+                lane.changed.wait(&mut run);
+                continue;
+            }
             if run.locked {
                 bump(&self.counters.waits_locked, 1);
                 let begun = Instant::now();
@@ -99,7 +100,7 @@ impl Inner {
             }
             // Full: either the transaction itself, or the log behind it.
             let log_short = !self.log_fits(&tx, &state, need);
-            let something = !state.blocks.is_empty();
+            let something = !state.blocks.is_empty() || !state.revokes.is_empty();
             drop(state);
             if log_short && !asked_others {
                 asked_others = true;
@@ -145,7 +146,7 @@ impl Inner {
         let others = self.lanes.iter();
         let others = others.filter(|lane| lane.lane != own && !lane.is_half_full());
         let run = others.max_by_key(|lane| lane.room())?.run.try_lock()?;
-        if run.locked {
+        if run.locked || self.gate.is_closed() {
             return None;
         }
         let tx = run.tx.clone();

@@ -19,6 +19,8 @@ pub struct Canary {
     pub drop_revokes: bool,
     /// The commit block has no checksum.
     pub unsummed_seal: bool,
+    /// Revokes are logged though nothing of the block is in the log any more.
+    pub revoke_all: bool,
     /// The first commit to an empty log does not say where the log begins.
     pub unmarked_start: bool,
     /// A commit does not wait for the data of new blocks.
@@ -57,6 +59,8 @@ pub struct Canary {
     pub share_older: bool,
     /// A freeze leaves what is committed in the log.
     pub freeze_in_log: bool,
+    /// A journal at rest takes handles and records.
+    pub use_at_rest: bool,
     /// A thawed volume is not marked as in use before the first change.
     pub thaw_unmarked: bool,
     // Recovery.
@@ -124,6 +128,8 @@ pub struct Canary {
     pub region_late: bool,
     /// Of a block only what its transaction changed is logged, though it was not home before.
     pub changes_of_tx: bool,
+    /// Of a block only what changed is logged, though it could not be written home before.
+    pub changes_of_unlike: bool,
     // Space.
     /// Blocks are handed out again before the transaction that freed them is valid.
     pub reuse_early: bool,

@@ -5,9 +5,20 @@
 //!   it may be forgotten; and it puts right what a crash left of a home write, of which some
 //!   sectors arrived.
 
-use super::Inner;
+use std::sync::Arc;
+
+use super::{Inner, Journal};
+use crate::head::Block;
 use crate::policy::Touched;
 use crate::tx::Snapshot;
+
+impl Journal {
+    /// A block could not be written home past the journal: what changes of it from here on is not
+    /// all that its home lacks (changes.C1).
+    pub fn is_unlike_home(&self, block: &Arc<Block>) {
+        block.write().head().unlike_home = true;
+    }
+}
 
 impl Inner {
     /// Says of each image what changed since its block was home (changes.C1).

@@ -146,6 +146,9 @@ impl Inner {
                 log.inflight.insert(*nr);
             }
         }
+        if !images.is_empty() {
+            self.must_be_awake("an image goes home")?;
+        }
         let sent_home = self.home.send(&*self.device, &images);
         if !older.is_empty() {
             let older: Vec<HomeImage> = older.into_values().collect();
@@ -211,6 +214,10 @@ impl Inner {
         &self,
         tails: impl Iterator<Item = (&'m dyn Medium, LogTail)>,
     ) -> Result<()> {
+        let mut tails = tails.peekable();
+        if tails.peek().is_some() {
+            self.must_be_awake("a tail is written")?;
+        }
         let horizon = match mended("checkpoint.horizon") {
             true => self.horizon(),
             false => 0,

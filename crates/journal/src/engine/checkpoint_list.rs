@@ -189,6 +189,12 @@ impl CheckpointList {
         }
     }
 
+    /// Whether the live log has, or will have, an image of the block.
+    pub(crate) fn is_live(&self, nr: BlockNr) -> bool {
+        self.index.contains_key(&nr)
+    }
+
+    /// Those of a run.
     pub(crate) fn live_in(&self, start: BlockNr, count: u64) -> Vec<BlockNr> {
         let end = start.saturating_add(count);
         if count > self.index.len() as u64 {
@@ -199,9 +205,7 @@ impl CheckpointList {
                 .filter(|nr| (start..end).contains(nr))
                 .collect();
         }
-        (start..end)
-            .filter(|nr| self.index.contains_key(nr))
-            .collect()
+        (start..end).filter(|nr| self.is_live(*nr)).collect()
     }
 
     fn live_tx(&mut self, id: TxId) -> Option<&mut LiveTx> {

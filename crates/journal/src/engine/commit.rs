@@ -24,8 +24,6 @@ use crate::tx::{Phase, Snapshot, Tx, TxRest};
 struct Committing {
     snapshot: Snapshot,
     rest: TxRest,
-    /// Log blocks it takes at most.
-    reserved: u64,
 }
 
 /// What commits together, and what there was nothing of to commit.
@@ -222,9 +220,6 @@ impl Inner {
         }
         self.point("snapshot-not-indexed");
         let homes: Vec<u64> = snapshot.images.iter().map(|i| i.nr).collect();
-        let reserved = self
-            .codec
-            .bound(homes.len() as u64, snapshot.revokes.len() as u64);
         let mut log = self.log.lock();
         log.index_images(tx.id, &homes);
         let lane_log = log.lane(lane.lane)?;
@@ -233,17 +228,14 @@ impl Inner {
         lane_log.opened.get_or_insert(opened);
         drop(log);
         self.pinned.fetch_add(homes.len() as u64, Ordering::Relaxed);
-        Ok(Committing {
-            snapshot,
-            rest,
-            reserved,
-        })
+        Ok(Committing { snapshot, rest })
     }
 
     /// Writes the transactions of a group, whatever their number, with one write list, and seals
     /// them with one flush where their format allows. What must be durable before they count
     /// has a flush before.
-    fn write_group(&self, group: Vec<Committing>, mut data: Vec<Ino>) -> Result<()> {
+    fn write_group(&self, mut group: Vec<Committing>, mut data: Vec<Ino>) -> Result<()> {
+        self.must_be_awake("a transaction is to be written")?;
         let canary = &self.config.canary;
         let lanes = group.iter().map(|tx| self.lane(tx.snapshot.id.lane));
         let media = lanes.map(|lane| Ok(&*lane?.medium));
@@ -256,7 +248,7 @@ impl Inner {
         data.sort_unstable();
         data.dedup();
         let data_first = !data.is_empty() && one_flush && !canary.late_data;
-        let placed = group.iter().map(|tx| self.place(tx));
+        let placed = group.iter_mut().map(|tx| self.place(&mut tx.snapshot));
         let mut placed = placed.collect::<Result<Vec<_>>>()?;
         if data_first {
             self.write_ahead(&data, &media, &mut placed)?;
@@ -348,20 +340,14 @@ impl Inner {
     }
 
     /// Takes room for a transaction in its lane, and lays it out: where it begins, and its blocks.
-    fn place(&self, tx: &Committing) -> Result<(u64, Encoded)> {
-        let id = tx.snapshot.id;
-        let reserved = tx.reserved;
+    fn place(&self, tx: &mut Snapshot) -> Result<(u64, Encoded)> {
+        let reserved = self.make_room(tx)?;
+        let id = tx.id;
         let LaneState { medium, free, .. } = self.lane(id.lane)?;
-        // Only older, valid transactions hold space, so a checkpoint always gets it. Revokes can
-        // exceed what `begin` foresaw; then this is where the wait is.
-        while free.load(Ordering::Acquire) < reserved {
-            bump(&self.counters.forced_checkpoints, 1);
-            self.checkpoint_all()?;
-        }
         free.fetch_sub(reserved, Ordering::AcqRel);
         // Nobody else moves the head.
         let at = self.log.lock().lane(id.lane)?.head;
-        let encoded = self.codec.encode(&tx.snapshot, &mut |from, blocks| {
+        let encoded = self.codec.encode(tx, &mut |from, blocks| {
             medium.write_early(medium.advance(at, from), blocks)
         })?;
         let unused = reserved.checked_sub(encoded.blocks()).ok_or_else(|| {

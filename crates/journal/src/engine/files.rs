@@ -143,6 +143,7 @@ impl Records<'_> {
     /// a commit makes some.
     pub fn reserve(&self, bytes: usize, pages: usize, data_of: Option<Ino>) -> Option<RecordPlace> {
         let inner = self.inner;
+        let in_use = inner.gate.begin_record()?;
         let (lanes, own) = (self.log.lanes(), own_lane());
         let size = RecordSize { bytes, pages };
         let horizon = inner.horizon();
@@ -151,8 +152,9 @@ impl Records<'_> {
         let noted = |ino| (ino, inner.recorded.0.lock());
         let mut recorded = data_of.filter(|_| mended("record.note")).map(noted);
         // Another processor's lane is better than a commit.
-        let place = (own..own + lanes)
+        let mut place = (own..own + lanes)
             .find_map(|lane| self.log.reserve(lane, size, horizon, &durable, &stamp))?;
+        place.in_use = Some(in_use);
         if !mended("record.note") {
             recorded = data_of.map(noted);
         }
@@ -199,6 +201,9 @@ impl Records<'_> {
         pages: &[(BlockNr, PageRef)],
     ) -> Result<()> {
         let inner = self.inner;
+        // What stopped the journal may concern what the record says.
+        inner.check()?;
+        inner.must_be_awake("a record is to be written")?;
         let written = self
             .log
             .write_durably(place, record, pages, &|| inner.flush_shared());

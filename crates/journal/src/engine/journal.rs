@@ -18,6 +18,7 @@ use super::files::RecordedData;
 use super::flush::SharedFlush;
 use super::lane::LaneState;
 use super::queue::Queue;
+use super::room::check_rings;
 use super::spread::{CheckpointSignal, SyncTime};
 use crate::error::{JournalError, Result};
 use crate::handle::Handle;
@@ -105,7 +106,7 @@ impl Journal {
     /// Starts a journal over an empty (recovered) log.
     ///
     /// # Errors
-    /// Thread creation, or a ring too small for any transaction.
+    /// Thread creation; `Unsupported` for a ring too small for any transaction.
     pub fn start(cache: Arc<Cache>, scheme: Scheme, config: JournalConfig) -> Result<Arc<Journal>> {
         let device = cache.device().clone();
         let Scheme {
@@ -118,6 +119,8 @@ impl Journal {
         let log = CheckpointList::new(&media, config.canary);
         let lanes = (0..).map(Lane).zip(media);
         let lanes = lanes.map(|(lane, medium)| LaneState::new(lane, medium));
+        let lanes: Vec<LaneState> = lanes.collect();
+        check_rings(&*codec, &lanes)?;
         let inner = Arc::new(Inner {
             device,
             cache,
@@ -125,9 +128,10 @@ impl Journal {
             margin: AtomicU32::new(0),
             memory: config.memory.into(),
             commit_millis: AtomicU64::new(u64::from(config.commit_secs.max(1)) * 1000),
-            lanes: lanes.collect(),
+            lanes,
             stamp: AtomicU64::new(config.first_stamp),
             superseded: AtomicU64::new(0),
+            gate: Arc::default(),
             held: Mutex::new(config.hold_horizon),
             recorded: RecordedData::default(),
             config,
@@ -312,25 +316,26 @@ impl Journal {
     }
 
     /// Commits, brings everything home, and leaves the log as [`shutdown`](Self::shutdown) does,
-    /// but the journal stays: until [`wake`](Self::wake) nobody may open a handle.
+    /// but the journal stays: until [`wake`](Self::wake) who begins a handle waits, and there is no
+    /// room for a record (rest.R1).
     ///
     /// # Errors
-    /// The first failure; the log then still holds what did not get home.
+    /// The first failure; the log then still holds what did not get home, and goes on.
     pub fn rest(&self) -> Result<()> {
-        self.commit_all()?;
-        if self.inner.config.canary.freeze_in_log {
-            return Ok(());
-        }
-        self.inner.empty_log()?;
-        self.inner.retire()
+        self.inner.go_to_rest(|| self.commit_all())
     }
 
-    /// Ends a [`rest`](Self::rest): the log is in use, durably, before the first handle.
+    /// Before the end of a [`rest`](Self::rest): the log is in use, durably.
     ///
     /// # Errors
     /// The device's; the journal must not be used then.
-    pub fn wake(&self) -> Result<()> {
+    pub fn resume(&self) -> Result<()> {
         self.inner.resume()
+    }
+
+    /// Ends a [`rest`](Self::rest), after [`resume`](Self::resume): who waits to begin goes on.
+    pub fn wake(&self) {
+        self.inner.open_gate();
     }
 
     /// Commits, brings everything home, empties the log and ends the threads. Idempotent.
@@ -339,12 +344,15 @@ impl Journal {
     /// The first failure; the log then still holds what did not get home.
     pub fn shutdown(&self) -> Result<()> {
         let stopped = self.inner.has_stopped();
+        // A sync that was asked for before writes no record to a log that others have by then.
+        self.inner.close_gate();
         let mut result = match stopped {
             true => self.aborted().map_or(Ok(()), Err),
             false => self.commit_all(),
         };
         let commits = self.inner.commits.close();
-        if !stopped {
+        // A log at rest is as this leaves it.
+        if !stopped && !self.inner.gate.is_resting() {
             result = result
                 .and_then(|()| self.inner.empty_log())
                 .and_then(|()| self.inner.retire());

@@ -18,6 +18,8 @@ mod gather;
 mod journal;
 mod lane;
 mod queue;
+mod rest;
+mod room;
 mod service;
 mod spread;
 mod validate;
@@ -41,13 +43,14 @@ use stetfs_sync::plain::{
 };
 
 use crate::error::{JournalError, Result};
+use crate::gate::RestGate;
 use crate::head::{Block, BlockWrite, Cache};
 use crate::ids::{BlockNr, CommitPoint, Ino, Lane, Stamp, TxId};
-use crate::policy::{self, Codec, Home, LogTail, RecordLog};
+use crate::policy::{self, Codec, Home, RecordLog};
 use crate::stats::{Counters, Times};
 use crate::tx::{Image, Phase, Tx};
 
-use checkpoint_list::{CheckpointList, LaneLog};
+use checkpoint_list::CheckpointList;
 use lane::LaneState;
 use queue::Queue;
 use spread::{CheckpointSignal, SyncTime};
@@ -75,6 +78,8 @@ pub(crate) struct Inner {
     pub stamp: AtomicU64,
     /// Up to where valid transactions supersede file-level records.
     pub superseded: AtomicU64,
+    /// Closed while the journal rests.
+    pub gate: Arc<RestGate>,
     /// See [`JournalConfig::hold_horizon`].
     pub held: Mutex<Option<Stamp>>,
     /// Inodes whose data records hold.
@@ -131,18 +136,6 @@ impl Inner {
     fn retire(&self) -> Result<()> {
         let media = self.lanes.iter().map(|lane| &*lane.medium);
         policy::retire(self.records.as_deref(), media)
-    }
-
-    /// After [`retire`](Self::retire): the log is in use again, and begins where it ended.
-    fn resume(&self) -> Result<()> {
-        let media = || self.lanes.iter().map(|lane| &*lane.medium);
-        policy::resume(self.records.as_deref(), media())?;
-        let tail = |lane: &LaneLog| LogTail {
-            seq: lane.next_seq,
-            at: Some(lane.head),
-        };
-        let tails: Vec<LogTail> = self.log.lock().lanes.iter().map(tail).collect();
-        self.set_tails(media().zip(tails))
     }
 
     /// # Errors
@@ -300,6 +293,7 @@ impl Inner {
         for lane in &self.lanes {
             lane.wake();
         }
+        self.gate.stop();
         self.commits.wake();
         self.plain.wake();
         self.log_changed.notify_all();

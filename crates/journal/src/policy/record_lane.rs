@@ -112,6 +112,7 @@ impl RecordLane {
             before: s.last,
             settled: s.settled,
             durable: durable(),
+            in_use: None,
         };
         s.head = self.advance(s.head, len);
         s.seq += 1;

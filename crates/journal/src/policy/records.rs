@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use stetfs_cache::PageRef;
 
 use crate::error::Result;
+use crate::gate::RecordUse;
 use crate::ids::{BlockNr, Stamp, TxId};
 
 /// What a record takes of a log.
@@ -36,6 +37,8 @@ pub struct RecordPlace {
     pub(crate) settled: u64,
     /// What was durable before, in all lanes: of transactions sequences, of records stamps.
     pub(crate) durable: Vec<(u16, u64)>,
+    /// Keeps the journal from rest.
+    pub(crate) in_use: Option<RecordUse>,
 }
 
 impl RecordPlace {

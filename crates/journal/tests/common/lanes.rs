@@ -28,6 +28,12 @@ pub struct Lanes {
     copies: Copies,
 }
 
+impl Lanes {
+    pub fn new(count: u16, copies: Copies) -> Lanes {
+        Lanes { count, copies }
+    }
+}
+
 impl Ordering for Lanes {
     fn lanes(&self) -> u16 {
         self.count
@@ -107,7 +113,7 @@ impl Volume {
             Canary::default(),
         );
         let mut scheme = log.unwrap().scheme(&options, true);
-        scheme.ordering = Box::new(Lanes { count, copies });
+        scheme.ordering = Box::new(Lanes::new(count, copies));
         let cache = Arc::new(Cache::new(
             as_device.clone(),
             CacheConfig {

@@ -1,0 +1,84 @@
+//! The gate of a log: closed, nobody begins to use it. What that is for is in `engine/rest.rs`.
+
+use std::sync::Arc;
+
+use stetfs_sync::plain::{
+    Condvar, Mutex,
+    atomic::{AtomicBool, Ordering},
+};
+
+/// The gate.
+#[derive(Debug, Default)]
+pub(crate) struct RestGate {
+    /// No handle and no record begins.
+    closed: AtomicBool,
+    /// The log is retired.
+    resting: AtomicBool,
+    /// Records between their reservation and their end.
+    records: Mutex<u64>,
+    /// Signalled when the last of them ends, or the journal stops.
+    idle: Condvar,
+}
+
+/// The right to write one record.
+#[derive(Debug)]
+pub(crate) struct RecordUse(Arc<RestGate>);
+
+impl Drop for RecordUse {
+    fn drop(&mut self) {
+        let mut records = self.0.records.lock();
+        *records -= 1;
+        if *records == 0 {
+            self.0.idle.notify_all();
+        }
+    }
+}
+
+impl RestGate {
+    /// Whether handles wait.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Whether the log is retired.
+    pub(crate) fn is_resting(&self) -> bool {
+        self.resting.load(Ordering::Acquire)
+    }
+
+    /// A record begins; none while the gate is closed.
+    pub(crate) fn begin_record(self: &Arc<Self>) -> Option<RecordUse> {
+        let mut records = self.records.lock();
+        if self.is_closed() {
+            return None;
+        }
+        *records += 1;
+        drop(records);
+        Some(RecordUse(Arc::clone(self)))
+    }
+
+    /// Nobody begins from here on. Returns once no record is under way, or the journal `stopped`.
+    pub(crate) fn close(&self, stopped: impl Fn() -> bool) {
+        let mut records = self.records.lock();
+        self.closed.store(true, Ordering::Release);
+        while *records > 0 && !stopped() {
+            self.idle.wait(&mut records);
+        }
+    }
+
+    /// The log is retired from here on, or in use again.
+    pub(crate) fn rests(&self, resting: bool) {
+        self.resting.store(resting, Ordering::Release);
+    }
+
+    /// Handles and records may begin.
+    pub(crate) fn open(&self) {
+        self.rests(false);
+        self.closed.store(false, Ordering::Release);
+    }
+
+    /// The journal stopped: who waits looks at that.
+    pub(crate) fn stop(&self) {
+        let _records = self.records.lock();
+        self.idle.notify_all();
+    }
+}
