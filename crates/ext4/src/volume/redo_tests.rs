@@ -13,7 +13,7 @@ use stetfs_testkit::Mkfs;
 use crate::fs::Fs;
 use crate::inode::OpenRef;
 use crate::testing::{fsck, fsync, mkfs};
-use crate::types::{Ctx, FsOptions, Ino, ROOT_INO};
+use crate::types::{Ctx, FallocateMode, FsOptions, Ino, ROOT_INO};
 
 const WITH_RECORDS: [&str; 4] = ["ijournal", "stet", "ordered,records=1", "data,records=1"];
 const LOCKS: [InodeFlags; 2] = [InodeFlags::IMMUTABLE, InodeFlags::APPEND];
@@ -381,5 +381,163 @@ fn names_that_a_recovery_might_have_no_room_for_are_left_to_a_commit() {
         let inode = v.fs.inodes.iget(dir).unwrap();
         let has_room = v.fs.data.redo_has_room(&inode.body.read());
         assert_eq!(has_room, !is_left, "{links} links, {blocks} blocks");
+    }
+}
+
+/// Directories and files of a random run, and what comes next.
+struct Random<'a> {
+    v: &'a Volume,
+    draw: fastrand::Rng,
+    dirs: Vec<Ino>,
+    /// Directory, name, file.
+    files: Vec<(Ino, String, OpenRef)>,
+    /// Names so far.
+    made: u32,
+}
+
+impl Random<'_> {
+    fn dir(&mut self) -> Ino {
+        self.dirs[self.draw.usize(..self.dirs.len())]
+    }
+
+    /// A change of whatever kind; what the volume refuses is no fault.
+    fn change(&mut self) {
+        let fs = &self.v.fs;
+        let dir = self.dir();
+        let at = self.draw.usize(..self.files.len().max(1));
+        match (self.draw.u32(..100), self.files.get(at)) {
+            (0..25, _) | (_, None) => {
+                self.made += 1;
+                let name = format!("{}{}", self.made, "n".repeat(self.draw.usize(..200)));
+                let made = fs.create(&Ctx::ROOT, dir, name.as_bytes(), 0o600, 0, libc::O_RDWR);
+                if let Ok((attr, file)) = made {
+                    fs.forget(attr.ino, 1);
+                    self.files.push((dir, name, file));
+                }
+            }
+            (25..32, _) => {
+                self.made += 1;
+                let name = format!("d{}", self.made);
+                if let Ok(attr) = fs.mkdir(&Ctx::ROOT, dir, name.as_bytes(), 0o700, 0) {
+                    fs.forget(attr.ino, 1);
+                    self.dirs.push(attr.ino);
+                }
+            }
+            (32..45, Some((dir, name, _))) => {
+                let (dir, name) = (*dir, name.clone());
+                if fs.unlink(&Ctx::ROOT, dir, name.as_bytes()).is_ok() {
+                    self.files.swap_remove(at);
+                    // A file that takes its name.
+                    if self.draw.bool() {
+                        let made =
+                            fs.create(&Ctx::ROOT, dir, name.as_bytes(), 0o600, 0, libc::O_RDWR);
+                        if let Ok((attr, file)) = made {
+                            fs.forget(attr.ino, 1);
+                            self.files.push((dir, name, file));
+                        }
+                    }
+                }
+            }
+            (45..60, _) => {
+                let locks = [
+                    InodeFlags::IMMUTABLE,
+                    InodeFlags::APPEND,
+                    InodeFlags::empty(),
+                ];
+                let lock = locks[self.draw.usize(..3)];
+                let ino = match self.files.get(at) {
+                    Some((.., file)) if self.draw.bool() => file.inode.ino,
+                    _ => dir,
+                };
+                let flags = InodeFlags::from_bits_retain(fs.get_flags(ino).unwrap());
+                let flags = flags - LOCKS[0] - LOCKS[1] | lock;
+                let _ = fs.set_flags(&Ctx::ROOT, ino, flags.bits());
+            }
+            (60..64, Some((.., file))) => {
+                let mode = FallocateMode::PunchHole;
+                let at = self.draw.u64(..60_000);
+                let _ = fs.fallocate(&Ctx::ROOT, file, mode, at, self.draw.u64(1..30_000));
+            }
+            (64..68, Some((.., file))) => {
+                let keep_size = self.draw.bool();
+                let mode = FallocateMode::Allocate { keep_size };
+                let at = self.draw.u64(..60_000);
+                let _ = fs.fallocate(&Ctx::ROOT, file, mode, at, self.draw.u64(1..30_000));
+            }
+            (68..71, _) => self.v.commit(),
+            (_, Some((.., file))) => {
+                let text = vec![self.draw.u8(..); self.draw.usize(1..9000)];
+                let at = self.draw.u64(..100_000);
+                let _ = fs.write(&Ctx::ROOT, file, at, &text, false);
+            }
+        }
+    }
+
+    /// Syncs a file, cuts, and looks for it.
+    fn sync(&mut self) {
+        let Some((.., file)) = self.files.get(self.draw.usize(..self.files.len().max(1))) else {
+            return;
+        };
+        fsync(&self.v.fs, file, false);
+        let crashed = Arc::new(self.v.device.fork());
+        let again = Fs::open(crashed.clone(), FsOptions::default()).unwrap();
+        let there = again
+            .open_inode(&Ctx::ROOT, file.inode.ino, libc::O_RDONLY)
+            .unwrap();
+        assert_eq!(all(&again, &there), all(&self.v.fs, file));
+        if self.draw.u32(..8) == 0 {
+            again.unmount().unwrap();
+            fsck(&crashed);
+        }
+    }
+}
+
+fn all(fs: &Arc<Fs>, file: &OpenRef) -> Vec<u8> {
+    let size = fs.attr(&file.inode).unwrap().size;
+    let mut data = vec![0; usize::try_from(size).unwrap()];
+    let n = fs.read(file, 0, &mut data).unwrap();
+    assert_eq!(n, data.len());
+    data
+}
+
+/// Random changes on volumes that are small, full and locked here and there: each file that is
+/// synced comes back from a cut right after.
+#[test]
+fn what_is_synced_on_a_volume_in_any_state_comes_back() {
+    let seeds = std::env::var("STETFS_REDO_SEEDS").map_or(6, |n| n.parse().unwrap());
+    for seed in 0..seeds {
+        let mut draw = fastrand::Rng::with_seed(seed);
+        let journal = WITH_RECORDS[draw.usize(..WITH_RECORDS.len())];
+        let features = ["extents", "^extents,^64bit", "inline_data"][draw.usize(..3)];
+        let block = [1024, 4096][draw.usize(..2)];
+        eprintln!("seed {seed}: {journal} {block} {features}");
+        let v = Volume::new(journal, 32, &fillable(block, features));
+        if draw.u32(..4) > 0 {
+            drop(fill(&v));
+            v.commit();
+            // Room for a little.
+            let filler = v.fs.lookup(ROOT_INO, b"filler").unwrap();
+            let file =
+                v.fs.open_inode(&Ctx::ROOT, filler.ino, libc::O_RDWR)
+                    .unwrap();
+            let room = draw.u64(..400) * 1024;
+            let mode = FallocateMode::PunchHole;
+            v.fs.fallocate(&Ctx::ROOT, &file, mode, 1 << 20, room + 1024)
+                .unwrap();
+            v.commit();
+        }
+        let mut run = Random {
+            v: &v,
+            draw,
+            dirs: vec![ROOT_INO],
+            files: Vec::new(),
+            made: 0,
+        };
+        for _ in 0..150 {
+            run.change();
+            if run.draw.u32(..5) == 0 {
+                run.sync();
+            }
+        }
     }
 }
