@@ -18,6 +18,7 @@ use crate::peers::{Binary, Limits, System};
 use crate::setup::{JournalSpec, Shape};
 use crate::state::StateId;
 use crate::stress::command::StressArgs;
+use crate::swarm::command::SwarmArgs;
 use crate::volume::Batches;
 use crate::workload::{Case, cases, named, text};
 
@@ -47,6 +48,9 @@ pub enum CrashCommand {
     /// Many threads at work, then a kill, a failing device or a power cut: nothing acknowledged is
     /// lost.
     Stress(StressArgs),
+    /// Draw everything: volumes, features, journals, threads, operations and faults, so that every
+    /// pair of them meets.
+    Swarm(SwarmArgs),
     /// Put deliberate faults into the journal, and see that each is found.
     Canaries(CanariesArgs),
 }
@@ -343,6 +347,7 @@ impl CrashCommand {
             CrashCommand::Repeat(args) => args.run(),
             CrashCommand::Report(args) => args.run(),
             CrashCommand::Stress(args) => args.run(),
+            CrashCommand::Swarm(args) => args.run(),
             CrashCommand::Canaries(args) => args.run(),
             CrashCommand::Faults(args) => args.run(),
             CrashCommand::Compare(args) => args.run(),

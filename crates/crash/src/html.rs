@@ -129,6 +129,7 @@ fn modelled(state: &State) -> BTreeMap<String, String> {
                 Kind::File(c) => content(&c.data),
                 Kind::Dir(_) => "directory".into(),
                 Kind::Symlink(target) => format!("→ {target}"),
+                Kind::Special(kind) => format!("{kind:?}").to_lowercase(),
             };
             Some((path, text))
         })

@@ -10,6 +10,7 @@
 //! * [`layers`]: the same search with a flash translation layer, or a log, below the volume;
 //! * [`canary`]: planted faults; [`faults`]: misbehaving devices;
 //! * [`stress`]: many threads, and kills, failing flushes and cuts in the middle of it;
+//! * [`swarm`]: runs that draw everything, so that every pair of features meets;
 //! * [`peers`]: real programs, and the kernel's file systems, recorded over FUSE;
 //! * [`tree`], [`volume`], [`machine`]: what a volume shows, and volumes in memory; [`setup`]: what
 //!   is under test;
@@ -37,6 +38,7 @@ pub mod setup;
 pub mod shrink;
 pub mod state;
 pub mod stress;
+pub mod swarm;
 pub mod tree;
 pub mod volume;
 pub mod walk;

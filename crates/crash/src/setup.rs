@@ -11,13 +11,13 @@ use stetfs::low::{FsOptions, Preset, check_region};
 
 pub use self::spec::{JournalSpec, Shape};
 use crate::canary::find;
-use crate::volume::{Base, able, base_with, options};
+use crate::volume::{Base, able, options};
 use crate::work::Work;
 use crate::workload::{Case, Script};
 
 /// The options of a [`JournalSpec`], for messages.
 pub const OPTIONS: &str = "\
-async_commit, nobarrier, commit=SECONDS, dirty_expire=SECONDS, cache=MIB, the journal's options (`stetfs mount --help` lists them), \
+async_commit, nobarrier, discard, sync, dirsync, lazytime, commit=SECONDS, dirty_expire=SECONDS, cache=MIB, the journal's options (`stetfs mount --help` lists them), \
 and deliberate faults that the lab must find: canary=NAME (`stetfs crash canaries --list` names them)";
 
 impl FromStr for JournalSpec {
@@ -56,6 +56,10 @@ impl JournalSpec {
             match (option, value) {
                 ("async_commit" | "journal_async_commit", None) => o.async_commit = true,
                 ("nobarrier", None) => o.barrier = false,
+                ("discard", None) => o.discard = true,
+                ("sync", None) => o.sync = true,
+                ("dirsync", None) => o.dirsync = true,
+                ("lazytime", None) => o.lazytime = true,
                 ("commit", _) => o.commit_secs = number()?,
                 ("dirty_expire", _) => o.dirty_expire = Duration::from_secs(number()?.into()),
                 ("cache", _) => o.cache_bytes = u64::from(number()?) << 20,
@@ -79,15 +83,6 @@ impl JournalSpec {
 
 /// Largest region, bytes: each crash state has a copy.
 const REGION_MAX: u64 = 64 << 20;
-
-/// A case as work on a fresh volume.
-///
-/// # Errors
-/// mke2fs failed; the journal has no use for the region, or it is too large.
-pub fn work(journal: &JournalSpec, shape: Shape, case: &Case) -> Result<Work> {
-    let base = base_with(shape.block, shape.journal_blocks)?;
-    work_on(&base, journal, shape, case)
-}
 
 /// A case as work on a copy of `base`.
 ///
@@ -119,6 +114,7 @@ pub fn work_on(base: &Base, journal: &JournalSpec, shape: Shape, case: &Case) ->
             ..base.clone()
         },
         options: journal.options.clone(),
+        before: vec![0; case.scripts.len()],
         scripts,
         promise: journal.promise,
     })

@@ -73,7 +73,9 @@ impl Search<'_> {
 
     fn checks(&self) -> Checks {
         match self.oracle {
-            Oracle::Promise | Oracle::Space | Oracle::Clean => Checks::default(),
+            Oracle::Promise | Oracle::Space | Oracle::Clean | Oracle::Live | Oracle::Hang => {
+                Checks::default()
+            }
             Oracle::Opens | Oracle::Fsck | Oracle::Again => Checks::OURS,
             Oracle::Replay => Checks::ALL,
         }

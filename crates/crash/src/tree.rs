@@ -4,6 +4,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::workload::op::KEPT_FLAGS;
 use stetfs::low::{Ctx, FileType, Fs, FsError, Ino, OpenRef, ROOT_INO};
 
 /// One inode.
@@ -17,6 +18,8 @@ pub struct SeenNode {
     pub uid: u32,
     /// Group.
     pub gid: u32,
+    /// Flags of chattr(1), of those that a model keeps.
+    pub flags: u32,
     /// Hard links as the inode counts them.
     pub nlink: u32,
     /// Size, bytes.
@@ -104,6 +107,7 @@ pub fn look(fs: &Fs, ino: Ino, content: bool) -> Result<SeenNode, FsError> {
         mode: attr.mode & 0o7777,
         uid: attr.uid,
         gid: attr.gid,
+        flags: attr.flags & KEPT_FLAGS,
         nlink: attr.nlink,
         size: attr.size,
         blocks: attr.blocks,

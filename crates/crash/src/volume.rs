@@ -40,6 +40,8 @@ pub struct Base {
     pub blocks: u64,
     /// The same for inodes.
     pub inodes: u64,
+    /// Both do: no quota files grow, and no attributes have inodes of their own.
+    pub is_closed: bool,
 }
 
 /// A small volume with blocks of `block` bytes, a journal of 1024 blocks and an empty directory for
@@ -137,7 +139,7 @@ pub fn copy_of(device: MemDevice) -> Result<Base> {
 }
 
 /// Makes the directories, and what `fill` makes, and counts.
-fn settle(
+pub(crate) fn settle(
     device: Arc<MemDevice>,
     block: u32,
     fill: &mut dyn FnMut(&Arc<Fs>) -> Result<()>,
@@ -164,6 +166,7 @@ fn settle(
         block,
         blocks,
         inodes,
+        is_closed: true,
     })
 }
 

@@ -12,8 +12,9 @@ use stetfs_nvm::{MemRegion, Region, RegionLog};
 use crate::judge::gone;
 use crate::judge::promise::Promise;
 use crate::machine::{Crashed, Machine};
-use crate::marks::{ACKED, BEGUN, number};
+use crate::marks::{ACKED, BEGUN, note, number};
 use crate::volume::{Base, DIRS};
+use crate::workload::feed::{Feed, Lines};
 use crate::workload::op::Op;
 use crate::workload::script::{Progress, Script};
 use crate::workload::session::Session;
@@ -30,8 +31,56 @@ pub struct Work {
     pub options: FsOptions,
     /// One for each thread, in the directory of that number.
     pub scripts: Vec<Script>,
+    /// So many operations of each script were done, and durable, before: the volume is as they left
+    /// it.
+    pub before: Vec<usize>,
     /// What is taken as promised.
     pub promise: Promise,
+}
+
+/// What becomes of operations: of each thread, and last of the unmount and of what it leaves in
+/// memory.
+pub(crate) type Ends = Vec<Result<(), String>>;
+
+/// Opens the volume of a machine and does all that the feeds give, each until its first error, in
+/// the directory of its number. `mark` is told (thread, operation begun?, its number).
+pub(crate) fn drive<D, R, M>(
+    machine: &Machine<D, R>,
+    options: &FsOptions,
+    feeds: &mut [&mut (dyn Feed + Send)],
+    mark: M,
+) -> Result<Ends, FsError>
+where
+    D: BlockDevice + 'static,
+    R: Region + 'static,
+    M: Fn(usize, bool, usize) + Sync,
+{
+    let fs = machine.open(options)?;
+    let gate = RwLock::new(());
+    let mut results: Ends = thread::scope(|scope| {
+        let threads: Vec<_> = feeds
+            .iter_mut()
+            .zip(DIRS)
+            .enumerate()
+            .map(|(i, (feed, dir))| {
+                let (fs, mark, gate) = (&fs, &mark, &gate);
+                scope.spawn(move || -> Result<(), String> {
+                    let session = Session::new(fs, dir).map_err(|e| e.to_string())?;
+                    work_off(session, &mut **feed, gate, |begun, n| mark(i, begun, n))
+                })
+            })
+            .collect();
+        threads
+            .into_iter()
+            .map(|t| {
+                t.join()
+                    .unwrap_or_else(|_| Err("its thread panicked".into()))
+            })
+            .collect()
+    });
+    results.push(fs.unmount().map_err(|e| format!("unmount: {e}")));
+    results.push(gone(fs).map_err(|e| e.to_string()));
+    Ok(results)
 }
 
 /// How far each script has come.
@@ -43,45 +92,19 @@ impl Work {
         Machine::new(self.base.image.fork(), self.region.map(MemRegion::new))
     }
 
-    /// Does it all on `machine`, each script until its first error, and unmounts. `mark` is told
-    /// (thread, operation begun?, its number). The last result is that of the unmount.
-    fn run<D, R, M>(
-        &self,
-        machine: &Machine<D, R>,
-        mark: M,
-    ) -> Result<Vec<Result<(), String>>, FsError>
+    /// Does it all on `machine`.
+    fn run<D, R, M>(&self, machine: &Machine<D, R>, mark: M) -> Result<Ends, FsError>
     where
         D: BlockDevice + 'static,
         R: Region + 'static,
         M: Fn(usize, bool, usize) + Sync,
     {
-        let fs = machine.open(&self.options)?;
-        let gate = RwLock::new(());
-        let mut results: Vec<Result<(), String>> = thread::scope(|scope| {
-            let threads: Vec<_> = self
-                .scripts
-                .iter()
-                .zip(DIRS)
-                .enumerate()
-                .map(|(i, (script, dir))| {
-                    let (fs, mark, gate) = (&fs, &mark, &gate);
-                    scope.spawn(move || -> Result<(), String> {
-                        let session = Session::new(fs, dir).map_err(|e| e.to_string())?;
-                        work_off(session, script, gate, |begun, n| mark(i, begun, n))
-                    })
-                })
-                .collect();
-            threads
-                .into_iter()
-                .map(|t| {
-                    t.join()
-                        .unwrap_or_else(|_| Err("its thread panicked".into()))
-                })
-                .collect()
-        });
-        results.push(fs.unmount().map_err(|e| format!("unmount: {e}")));
-        results.push(gone(fs).map_err(|e| e.to_string()));
-        Ok(results)
+        let mut feeds: Vec<Lines<'_>> = self.scripts.iter().map(Lines::of).collect();
+        let mut feeds: Vec<_> = feeds
+            .iter_mut()
+            .map(|lines| lines as &mut (dyn Feed + Send))
+            .collect();
+        drive(machine, &self.options, &mut feeds, mark)
     }
 
     /// Does it, without a region, with the power cut after `cut` writes. Gives what is on the
@@ -135,7 +158,7 @@ impl Work {
             device.inner().add(fault);
         }
         let results = self.run(&machine, |thread, begun, n| {
-            device.mark(if begun { BEGUN } else { ACKED }, number(thread, n));
+            note(device, thread, begun, n);
         });
         let has_failed = device.inner().hits() > 0;
         let results = match results {
@@ -159,7 +182,11 @@ impl Work {
 
     /// How far it had come at an event of the record.
     pub fn progress_at(&self, log: &Log, event: usize) -> Progresses {
-        let mut progress = vec![Progress::default(); self.scripts.len()];
+        let done = |n: &usize| Progress {
+            begun: *n,
+            acked: *n,
+        };
+        let mut progress: Progresses = self.before.iter().map(done).collect();
         for (label, value) in log.marks(event) {
             let Some(p) = progress.get_mut((value >> 32) as usize) else {
                 continue;
@@ -188,31 +215,36 @@ impl Work {
     }
 }
 
-/// Does all of a script, until its first error. Of a freeze the others learn at the `gate`: they
-/// wait there until the thaw. A script that ends before has the volume thawed, so that its files
-/// can be closed.
+/// Does all that a feed gives, until its first error. Of a freeze the others learn at the `gate`:
+/// they wait there until the thaw. A thread that ends before has the volume thawed, so that its
+/// files can be closed.
 fn work_off(
     mut session: Session,
-    script: &Script,
+    feed: &mut dyn Feed,
     gate: &RwLock<()>,
     mark: impl Fn(bool, usize),
 ) -> Result<(), String> {
     let mut alone = None;
-    let mut all = script.ops.iter().enumerate();
-    let result = all.try_for_each(|(n, op)| {
-        mark(true, n + 1);
-        if *op == Op::Freeze {
+    let result = loop {
+        let Some((n, op)) = feed.next(&mut session) else {
+            let _beside = alone.is_none().then(|| gate.read());
+            break feed.end(&mut session);
+        };
+        mark(true, n);
+        if op == Op::Freeze {
             alone = Some(gate.write());
         }
         let _beside = alone.is_none().then(|| gate.read());
-        let done = session.run(op);
-        done.map_err(|e| format!("operation {}, {op}: {e}", n + 1))?;
-        mark(false, n + 1);
-        if *op == Op::Thaw {
+        let done = session.run_partly(&op);
+        let is_thawed = op == Op::Thaw && done.is_ok();
+        if let Err(why) = feed.settle(&mut session, &op, done) {
+            break Err(format!("operation {n}, {op}: {why}"));
+        }
+        mark(false, n);
+        if is_thawed {
             alone = None;
         }
-        Ok(())
-    });
+    };
     // Refused where a freeze or a thaw failed.
     if alone.is_some() {
         let _ = session.run(&Op::Thaw);

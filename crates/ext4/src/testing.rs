@@ -94,6 +94,9 @@ pub(crate) fn flavours() -> Vec<(String, u64, Mkfs)> {
         mkfs.args.extend(["-C".into(), cluster.to_string()]);
         all.push((format!("bigalloc of {cluster}"), 200, mkfs));
     }
+    let mut clustered = Mkfs::blocks(1024).feature("bigalloc,meta_bg,^resize_inode");
+    clustered.args.extend(["-C".into(), "4096".into()]);
+    all.push(("meta_bg, bigalloc, 1024".into(), 40, clustered));
     all.push(variant("block maps", "^extents,^64bit"));
     let ext3 = |bytes: u32| Mkfs {
         fs_type: Some("ext3".into()),

@@ -24,6 +24,10 @@ pub enum Oracle {
     Replay,
     /// 7: free counts, bitmaps and files agree.
     Space,
+    /// Each step ends.
+    Hang,
+    /// Without a crash: what is done succeeds, and what is read is what was written.
+    Live,
     /// 8: a volume that is marked clean has all without a replay; a frozen one is marked so.
     Clean,
 }
@@ -37,6 +41,8 @@ impl fmt::Display for Oracle {
             Oracle::Again => "oracle 5, a second recovery changes nothing",
             Oracle::Replay => "oracle 6, all replay alike",
             Oracle::Space => "oracle 7, space is accounted for",
+            Oracle::Hang => "each step ends",
+            Oracle::Live => "what a program reads is what it wrote",
             Oracle::Clean => "oracle 8, what is marked clean needs no replay",
         })
     }
@@ -52,7 +58,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    pub(super) fn because(self, what: impl fmt::Display) -> Finding {
+    pub(crate) fn because(self, what: impl fmt::Display) -> Finding {
         Finding {
             detail: format!("{what}: {}", self.detail),
             ..self

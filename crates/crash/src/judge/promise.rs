@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use stetfs::low::{DataMode, FileType, Ino};
+use stetfs::low::{DataMode, Ino};
 
 use super::records;
 use crate::tree::{Seen, SeenNode};
@@ -60,7 +60,7 @@ impl Promises {
         for (i, op) in script.ops.iter().enumerate().take(acked) {
             let (at, state) = (i + 1, &script.states[i + 1]);
             let (path, only_data) = match op {
-                Op::SyncAll | Op::Freeze => {
+                Op::SyncAll | Op::Freeze | Op::Remount => {
                     (p.state, p.all) = (at, at);
                     continue;
                 }
@@ -274,6 +274,7 @@ impl Case<'_> {
                         return Err(Fit::Names.but(format!("/{path}: another target")));
                     }
                 }
+                Kind::Special(_) => {}
             }
         }
         let mut inos: Vec<Ino> = places.values().copied().collect();
@@ -300,7 +301,7 @@ impl Case<'_> {
     /// makes a directory has it as it was at some time since: of these any state until then
     /// will do.
     fn attributes_of(&self, id: NodeId, node: &Node, seen: &SeenNode) -> Result<(), String> {
-        let exact = self.attributes(node, seen);
+        let exact = attributes(node, seen);
         if exact.is_ok() || self.over.is_none_or(|over| !over.contains_key(&id)) {
             return exact;
         }
@@ -311,7 +312,7 @@ impl Case<'_> {
                     links: node.links,
                     ..Node::clone(then)
                 };
-                self.attributes(&then, seen).is_ok()
+                attributes(&then, seen).is_ok()
             })
         });
         let only_data = |id| {
@@ -323,37 +324,6 @@ impl Case<'_> {
         } else {
             exact
         }
-    }
-
-    fn attributes(&self, node: &Node, seen: &SeenNode) -> Result<(), String> {
-        let kind = match &node.kind {
-            Kind::File(_) => FileType::Regular,
-            Kind::Dir(_) => FileType::Directory,
-            Kind::Symlink(_) => FileType::Symlink,
-        };
-        if seen.kind != kind {
-            return Err(format!("is a {:?}, not a {kind:?}", seen.kind));
-        }
-        let want = (node.mode, node.uid, node.gid);
-        let is = (seen.mode, seen.uid, seen.gid);
-        if want != is {
-            return Err(format!("mode, owner, group {is:?}, not {want:?}"));
-        }
-        if !node.is_dir() && node.links != seen.nlink {
-            return Err(format!("{} links, not {}", seen.nlink, node.links));
-        }
-        if node.xattrs != seen.xattrs {
-            let (is, want) = (seen.xattrs.keys(), node.xattrs.keys());
-            return Err(format!(
-                "extended attributes {is:?}, not {want:?}, or their values differ"
-            ));
-        }
-        if let Some(content) = node.content()
-            && content.data.len() as u64 != seen.size
-        {
-            return Err(format!("size {}, not {}", seen.size, content.data.len()));
-        }
-        Ok(())
     }
 
     /// The content of a file whose size is right.
@@ -446,6 +416,54 @@ impl Case<'_> {
             }
         }
         format!("it begins {:02x?}", is.get(..16).unwrap_or(is))
+    }
+}
+
+/// Type, permissions, owner, links, flags, extended attributes and size.
+fn attributes(node: &Node, seen: &SeenNode) -> Result<(), String> {
+    let kind = node.file_type();
+    if seen.kind != kind {
+        return Err(format!("is a {:?}, not a {kind:?}", seen.kind));
+    }
+    let want = (node.mode, node.uid, node.gid);
+    let is = (seen.mode, seen.uid, seen.gid);
+    if want != is {
+        return Err(format!("mode, owner, group {is:?}, not {want:?}"));
+    }
+    if !node.is_dir() && node.links != seen.nlink {
+        return Err(format!("{} links, not {}", seen.nlink, node.links));
+    }
+    if node.flags != seen.flags {
+        return Err(format!("flags {:#x}, not {:#x}", seen.flags, node.flags));
+    }
+    if node.xattrs != seen.xattrs {
+        let (is, want) = (seen.xattrs.keys(), node.xattrs.keys());
+        return Err(format!(
+            "extended attributes {is:?}, not {want:?}, or their values differ"
+        ));
+    }
+    if let Some(content) = node.content()
+        && content.data.len() as u64 != seen.size
+    {
+        return Err(format!("size {}, not {}", seen.size, content.data.len()));
+    }
+    Ok(())
+}
+
+/// Whether a file that no crash came to is what its node says: attributes, content, target.
+///
+/// # Errors
+/// What differs.
+pub(crate) fn is_as_left(node: &Node, seen: &SeenNode) -> Result<(), String> {
+    attributes(node, seen)?;
+    match &node.kind {
+        Kind::File(content) if *content.data != seen.content => {
+            let mut both = content.data.iter().zip(&seen.content);
+            let first = both.position(|(a, b)| a != b);
+            Err(format!("content differs from byte {first:?} on"))
+        }
+        Kind::Symlink(target) if target.as_bytes() != seen.target => Err("another target".into()),
+        _ => Ok(()),
     }
 }
 

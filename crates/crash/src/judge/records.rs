@@ -27,7 +27,7 @@ pub(super) fn overlay(script: &Script, k: usize, acked: usize, upto: usize) -> O
     for (i, op) in script.ops.iter().enumerate().take(upto).skip(k) {
         let path = match op {
             Op::Fsync { path } | Op::Fdatasync { path } => path,
-            Op::SyncAll | Op::Commit | Op::Freeze if i < acked => return None,
+            Op::SyncAll | Op::Commit | Op::Freeze | Op::Remount if i < acked => return None,
             _ => continue,
         };
         let j = i + 1;
@@ -63,7 +63,7 @@ impl Overlaid {
                 Kind::Dir(entries) => entries.clone(),
                 _ => BTreeMap::new(),
             };
-            let attributes = |n: &Node| (n.mode, n.uid, n.gid, n.xattrs.clone());
+            let attributes = |n: &Node| (n.mode, n.uid, n.gid, n.flags, n.xattrs.clone());
             entries(now) == entries(promised) && attributes(now) == attributes(promised)
         };
         (same_names || self.at.contains_key(&id))

@@ -7,6 +7,9 @@ use crate::state::{StateId, Why};
 use crate::walk::{Walk, places};
 use crate::work::{Progresses, Work};
 
+/// Crashes that are drawn inside a recovery.
+const DRAWN: usize = 4;
+
 /// Crashes inside recoveries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cuts {
@@ -47,6 +50,65 @@ impl Work {
             }
         }
         Ok(cuts)
+    }
+
+    /// Recovers the volume, and checks what a few crashes inside of that leave, which a seed draws;
+    /// with `twice` also what crashes inside of the recovery after the first of them leave.
+    ///
+    /// # Errors
+    /// The first promise that is broken.
+    pub(crate) fn check_drawn_cuts(
+        &self,
+        crashed: &Crashed,
+        progress: &Progresses,
+        seed: u64,
+        twice: bool,
+    ) -> Result<Cuts, Finding> {
+        let mut cuts = Cuts::default();
+        for (n, (state, image)) in self.drawn_crashes(crashed, seed)?.into_iter().enumerate() {
+            let cut = |e: Finding| e.because(format!("a recovery cut at {state}"));
+            self.check_left(&image, progress, Checks::default())
+                .map_err(cut)?;
+            cuts.first += 1;
+            if n > 0 || !twice {
+                continue;
+            }
+            for (second, image) in self
+                .drawn_crashes(&image, seed.wrapping_add(1))
+                .map_err(cut)?
+            {
+                self.check_left(&image, progress, Checks::default())
+                    .map_err(|e| cut(e.because(format!("and the next at {second}"))))?;
+                cuts.second += 1;
+            }
+        }
+        Ok(cuts)
+    }
+
+    /// A few crashes inside of a recovery, and what each leaves.
+    fn drawn_crashes(
+        &self,
+        crashed: &Crashed,
+        seed: u64,
+    ) -> Result<Vec<(StateId, Crashed)>, Finding> {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let (log, region) = record_recovery(crashed, &self.options)?;
+        let mut drawn = places(&log, &region, 0);
+        rng.shuffle(&mut drawn);
+        drawn.truncate(DRAWN);
+        drawn.sort_unstable();
+        let mut walk = Walk::new(crashed, &log, &region);
+        let mut all = Vec::new();
+        for (place, why) in drawn {
+            walk.advance_to(place);
+            let uncertain = walk.uncertain();
+            let states = walk.first_pass(place, why, &uncertain, seed);
+            if let Some(state) = rng.choice(states) {
+                let image = walk.make_of(&state, &uncertain);
+                all.push((state, image));
+            }
+        }
+        Ok(all)
     }
 
     /// Recovers the volume over a recorder. Gives the crashes before each flush of that and each

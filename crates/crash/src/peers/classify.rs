@@ -141,11 +141,7 @@ fn names(seen: &Seen, dir: &str, script: &Script, progress: Progress) -> Option<
             .paths()
             .into_iter()
             .filter_map(|(path, id)| {
-                let kind = match state.nodes.get(&id)?.kind {
-                    Kind::File(_) => FileType::Regular,
-                    Kind::Dir(_) => FileType::Directory,
-                    Kind::Symlink(_) => FileType::Symlink,
-                };
+                let kind = state.nodes.get(&id)?.file_type();
                 Some((path, kind))
             })
             .collect();
@@ -208,6 +204,7 @@ mod tests {
             mode: 0,
             uid: 0,
             gid: 0,
+            flags: 0,
             nlink: 1,
             size: content.len() as u64,
             blocks: 0,
@@ -227,7 +224,7 @@ mod tests {
                 match &n.kind {
                     Kind::File(c) => node(FileType::Regular, c.data.to_vec(), BTreeMap::new()),
                     Kind::Dir(e) => node(FileType::Directory, Vec::new(), entries(e)),
-                    Kind::Symlink(_) => node(FileType::Symlink, Vec::new(), BTreeMap::new()),
+                    _ => node(n.file_type(), Vec::new(), BTreeMap::new()),
                 },
             );
         }

@@ -125,6 +125,19 @@ impl PosixSession {
             Op::RemoveXattr { path, name } => self.remove_xattr(path, name),
             // The kernel does not survive fast commits of files that are mapped by blocks.
             Op::Chattr { .. } => Ok(()),
+            // These are the library's, for the swarm.
+            Op::Mkfifo { .. }
+            | Op::RenameNew { .. }
+            | Op::Whiteout { .. }
+            | Op::Copy { .. }
+            | Op::SetAcl { .. }
+            | Op::Limit { .. }
+            | Op::Project { .. }
+            | Op::Memory { .. }
+            | Op::Trim
+            | Op::Remount
+            | Op::Act { .. }
+            | Op::Refused { .. } => Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP)),
             // A mount knows groups of one file alone, by descriptor; FUSE has no freezing.
             Op::Atomic { .. } | Op::Early | Op::Commit | Op::Abort | Op::Freeze | Op::Thaw => {
                 Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
@@ -282,6 +295,7 @@ pub fn capture(root: &Path) -> Result<Seen, String> {
             mode: meta.mode() & 0o7777,
             uid: meta.uid(),
             gid: meta.gid(),
+            flags: 0,
             nlink: meta.nlink() as u32,
             size: meta.size(),
             blocks: meta.blocks(),

@@ -23,7 +23,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use self::stream::{In, Out};
 use crate::machine::Crashed;
-use crate::setup::{JournalSpec, Shape, work, work_on};
+use crate::setup::{JournalSpec, Shape, work_on};
 use crate::state::{StateId, Why};
 use crate::volume::{Base, Batches, able, base_with};
 use crate::walk::{Place, Walk, places};
@@ -59,6 +59,12 @@ pub struct Header {
     pub seed: u64,
     /// Operations before which no crash is tried.
     pub setup: usize,
+    /// Operations of each script that were done before, in an earlier record.
+    #[serde(default)]
+    pub before: Vec<usize>,
+    /// Blocks and inodes, free and used, need not stay as many.
+    #[serde(default)]
+    is_open: bool,
     /// The flush that fails, counted from 0.
     #[serde(default)]
     pub fail_flush: Option<u64>,
@@ -122,6 +128,25 @@ impl Recording {
         let (log, region) = work
             .record(case.fail_flush)
             .with_context(|| format!("recording {} on {journal}", case.name))?;
+        Ok(Recording::of(
+            work,
+            (log, region),
+            journal,
+            shape,
+            case,
+            seed,
+        ))
+    }
+
+    /// The record of work that was done.
+    pub(crate) fn of(
+        work: Work,
+        (log, region): (Log, RegionLog),
+        journal: &JournalSpec,
+        shape: Shape,
+        case: &Case,
+        seed: u64,
+    ) -> Recording {
         let header = Header {
             workload: case.name.clone(),
             journal: journal.to_string(),
@@ -132,17 +157,19 @@ impl Recording {
             region: shape.region,
             seed,
             setup: case.setup,
+            before: work.before.clone(),
+            is_open: !work.base.is_closed,
             fail_flush: case.fail_flush,
             script: text::write(&case.scripts),
             volume: work.base.image.size(),
             sums: (work.base.blocks, work.base.inodes),
         };
-        Ok(Recording {
+        Recording {
             header,
             work,
             log,
             region,
-        })
+        }
     }
 
     /// The first event after the setup.
@@ -252,14 +279,19 @@ impl Recording {
             setup: header.setup,
             fail_flush: header.fail_flush,
         };
-        let mut work = work(&journal, header.shape(), &case)?;
-        // The volume as it was then.
-        work.base = Base {
+        let base = Base {
             image: Arc::new(image),
             block: header.block,
             blocks: header.sums.0,
             inodes: header.sums.1,
+            is_closed: !header.is_open,
         };
+        let mut work = work_on(&base, &journal, header.shape(), &case)?;
+        let before = header.before.iter().zip(&work.scripts);
+        for (slot, (n, script)) in work.before.iter_mut().zip(before) {
+            ensure!(*n <= script.ops.len(), "more was done before than there is");
+            *slot = *n;
+        }
         Ok(Recording {
             header,
             work,

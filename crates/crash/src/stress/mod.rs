@@ -76,6 +76,7 @@ pub fn round(
             commit_secs: 3600,
             ..options
         },
+        before: vec![0; scripts.len()],
         scripts,
         promise: Promise::Synced,
     };

@@ -263,7 +263,7 @@ fn attributes() -> Vec<Op> {
 }
 
 /// The paths that an operation names, as they are afterwards.
-fn touched(op: &Op) -> Vec<&str> {
+pub(crate) fn touched(op: &Op) -> Vec<&str> {
     match op {
         Op::Create { path, .. }
         | Op::Mkdir { path, .. }
@@ -283,14 +283,23 @@ fn touched(op: &Op) -> Vec<&str> {
         | Op::SetXattr { path, .. }
         | Op::RemoveXattr { path, .. }
         | Op::Chattr { path, .. }
+        | Op::Mkfifo { path, .. }
+        | Op::SetAcl { path, .. }
+        | Op::Project { path, .. }
         | Op::Fsync { path }
         | Op::Fdatasync { path } => vec![path],
-        Op::Link { from, to } | Op::Rename { from, to } => vec![from, to],
+        Op::Link { from, to }
+        | Op::Rename { from, to }
+        | Op::RenameNew { from, to }
+        | Op::Whiteout { from, to } => vec![from, to],
+        Op::Copy { to, .. } => vec![to],
+        Op::Refused { op } => touched(op),
         Op::Exchange { a, b } => vec![a, b],
         Op::Tmpfile { .. } => vec!["@1"],
         Op::Atomic { paths } => paths.iter().map(String::as_str).collect(),
         Op::Close { .. } | Op::Early | Op::Commit | Op::Abort => vec![],
-        Op::SyncAll | Op::Freeze | Op::Thaw => vec![],
+        Op::SyncAll | Op::Freeze | Op::Thaw | Op::Remount => vec![],
+        Op::Limit { .. } | Op::Memory { .. } | Op::Trim | Op::Act { .. } => vec![],
     }
 }
 

@@ -1,6 +1,7 @@
 //! What is done to a volume: operations, scripts of them, and where scripts come from.
 
 pub mod ace;
+pub mod feed;
 pub mod model;
 pub mod named;
 pub mod op;
@@ -11,6 +12,6 @@ pub mod text;
 
 pub use named::{Case, cases};
 pub use op::{Op, bytes};
-pub use random::Generator;
+pub use random::{Bounds, Deed, Generator, USER, Weights};
 pub use script::{Progress, Script};
 pub use session::Session;

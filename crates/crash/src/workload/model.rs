@@ -2,10 +2,14 @@
 
 mod allows;
 mod apply;
+mod volume;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use stetfs::low::FileType;
+
+pub use self::volume::{ACL, access_list};
 use super::op::held_number;
 
 /// A file of the model, whatever its names. Never used twice.
@@ -44,6 +48,8 @@ pub enum Kind {
     Dir(BTreeMap<String, NodeId>),
     /// A symbolic link and its target.
     Symlink(String),
+    /// A file of another type, which has no content.
+    Special(FileType),
 }
 
 /// A file of any kind.
@@ -59,6 +65,8 @@ pub struct Node {
     pub gid: u32,
     /// Names of a file.
     pub links: u32,
+    /// Flags, of [`KEPT_FLAGS`](super::op::KEPT_FLAGS).
+    pub flags: u32,
     /// Extended attributes.
     pub xattrs: BTreeMap<String, Vec<u8>>,
     /// It never had a name, so linkat(2) may give it one.
@@ -77,6 +85,7 @@ impl Node {
             uid: 0,
             gid: 0,
             links: 1,
+            flags: 0,
             xattrs: BTreeMap::new(),
             nameless: false,
             changed: at,
@@ -89,6 +98,16 @@ impl Node {
         match &self.kind {
             Kind::File(content) => Some(content),
             _ => None,
+        }
+    }
+
+    /// Its type.
+    pub fn file_type(&self) -> FileType {
+        match self.kind {
+            Kind::File(_) => FileType::Regular,
+            Kind::Dir(_) => FileType::Directory,
+            Kind::Symlink(_) => FileType::Symlink,
+            Kind::Special(kind) => kind,
         }
     }
 
@@ -112,6 +131,7 @@ pub struct State {
     /// Data is journaled: then each write is part of what a sync commits.
     journaled: bool,
     frozen: bool,
+    owner: (u32, u32),
 }
 
 fn split(path: &str) -> (&str, &str) {
@@ -130,6 +150,7 @@ impl State {
             block,
             journaled,
             frozen: false,
+            owner: (0, 0),
         }
     }
 

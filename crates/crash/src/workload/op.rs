@@ -1,6 +1,70 @@
 //! Operations.
 
+use stetfs_ondisk::ext4::inode::InodeFlags;
 use stetfs_ondisk::jbd2::MAGIC;
+
+/// A flag of chattr(1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Flag {
+    /// `e`: the map of the file is a tree of extents.
+    Extents,
+    /// `a`: the file grows, and the directory gets names; nothing else changes.
+    Append,
+    /// `i`: nothing changes.
+    Immutable,
+    /// `j`: the file's data is journaled.
+    Journaled,
+    /// `S`: each change is durable when it returns.
+    Synchronous,
+    /// `D`: the same of a directory's names.
+    DirSynchronous,
+}
+
+impl Flag {
+    /// All of them.
+    pub const ALL: [Flag; 6] = [
+        Flag::Extents,
+        Flag::Append,
+        Flag::Immutable,
+        Flag::Journaled,
+        Flag::Synchronous,
+        Flag::DirSynchronous,
+    ];
+
+    /// Its letter.
+    pub fn letter(self) -> char {
+        match self {
+            Flag::Extents => 'e',
+            Flag::Append => 'a',
+            Flag::Immutable => 'i',
+            Flag::Journaled => 'j',
+            Flag::Synchronous => 'S',
+            Flag::DirSynchronous => 'D',
+        }
+    }
+
+    /// Its bit in an inode.
+    pub fn bit(self) -> u32 {
+        match self {
+            Flag::Extents => InodeFlags::EXTENTS,
+            Flag::Append => InodeFlags::APPEND,
+            Flag::Immutable => InodeFlags::IMMUTABLE,
+            Flag::Journaled => InodeFlags::JOURNAL_DATA,
+            Flag::Synchronous => InodeFlags::SYNC,
+            Flag::DirSynchronous => InodeFlags::DIRSYNC,
+        }
+        .bits()
+    }
+}
+
+/// The flags that a model keeps: those that users set, but for the form of the map, which the file
+/// system changes by itself.
+pub const KEPT_FLAGS: u32 = InodeFlags::APPEND
+    .union(InodeFlags::IMMUTABLE)
+    .union(InodeFlags::JOURNAL_DATA)
+    .union(InodeFlags::SYNC)
+    .union(InodeFlags::DIRSYNC)
+    .bits();
 
 /// One change, or one sync. Paths are relative to the directory that the script works in; `@N` is
 /// the open file that was held under this number, whether it has a name or not. Sizes and offsets
@@ -79,10 +143,40 @@ pub enum Op {
     },
     /// removexattr(2).
     RemoveXattr { path: String, name: String },
-    /// `chattr +e` with `extents`, else `chattr -e`, where the file's map can take on that form:
-    /// else nothing. What has to have extents for fallocate(2) gets them first. In the library:
-    /// on a mount nothing is done.
-    Chattr { path: String, extents: bool },
+    /// Sets a flag, or lifts it. Of `e`, where the file's map can take on that form: else nothing.
+    /// What has to have extents for fallocate(2) gets them first. In the library: on a mount
+    /// nothing is done.
+    Chattr { path: String, flag: Flag, on: bool },
+    /// mknod(2) of a named pipe.
+    Mkfifo { path: String, mode: u32 },
+    /// renameat2(2) with RENAME_NOREPLACE.
+    RenameNew { from: String, to: String },
+    /// renameat2(2) with RENAME_WHITEOUT; replaces what is there.
+    Whiteout { from: String, to: String },
+    /// Reads from one file and writes to another, or to the same.
+    Copy {
+        from: String,
+        offset: u64,
+        to: String,
+        at: u64,
+        len: usize,
+    },
+    /// setxattr(2) of an access ACL that gives a user these permissions beside the mode's.
+    SetAcl { path: String, user: u32, perms: u16 },
+    /// Sets the hard limits of a user's quota: KiB and inodes; 0 is none.
+    Limit { uid: u32, kib: u64, inodes: u64 },
+    /// Gives a file to a project.
+    Project { path: String, id: u32 },
+    /// Sets the memory of the cache, MiB.
+    Memory { mib: u64 },
+    /// fstrim(8) of the whole volume.
+    Trim,
+    /// The volume is closed, and opened again for what follows: all held files are closed.
+    Remount,
+    /// From here on new files belong to this user and group, who make the changes.
+    Act { uid: u32, gid: u32 },
+    /// An operation that the volume refuses, and that changes nothing.
+    Refused { op: Box<Op> },
     /// Begins an atomic group of these files: what changes their content from here on is part of
     /// it.
     Atomic { paths: Vec<String> },
@@ -109,7 +203,12 @@ impl Op {
     pub fn is_sync(&self) -> bool {
         matches!(
             self,
-            Op::Fsync { .. } | Op::Fdatasync { .. } | Op::SyncAll | Op::Commit | Op::Freeze
+            Op::Fsync { .. }
+                | Op::Fdatasync { .. }
+                | Op::SyncAll
+                | Op::Commit
+                | Op::Freeze
+                | Op::Remount
         )
     }
 }
@@ -125,12 +224,14 @@ pub fn held_number(path: &str) -> Option<u32> {
 }
 
 /// Bytes that no other key gives, none of them zero. One in eight keys gives what begins as a block
-/// of the journal does, which has to be hidden where data goes through it.
+/// of the journal does, which has to be hidden where data goes through it. Fewer bytes of the same
+/// key are the first of more.
 pub fn bytes(key: u64, len: usize) -> Vec<u8> {
     let mut rng = fastrand::Rng::with_seed(key.wrapping_mul(0x9E37_79B9_7F4A_7C15));
     let mut bytes: Vec<u8> = std::iter::repeat_with(|| rng.u8(1..)).take(len).collect();
-    if key % 8 == 7 && len > 64 {
-        bytes[..4].copy_from_slice(&MAGIC.to_be_bytes());
+    if key % 8 == 7 {
+        let magic = MAGIC.to_be_bytes();
+        bytes.iter_mut().zip(magic).for_each(|(b, m)| *b = m);
     }
     bytes
 }

@@ -2,17 +2,44 @@
 
 mod attributes;
 mod content;
+mod deed;
 mod names;
 mod there;
+mod volume;
 
+pub use self::deed::{Deed, Weights};
 use self::there::There;
+pub use self::volume::USER;
 use super::model::{Kind, State};
 use super::op::{Op, held_path};
+
+/// How large things become.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Files stay below this size, bytes.
+    pub file: u64,
+    /// So do writes.
+    pub write: usize,
+    /// The tree stays near this many entries.
+    pub entries: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Bounds {
+        Bounds {
+            file: 60_000,
+            write: 20_000,
+            entries: 40,
+        }
+    }
+}
 
 /// Makes operations that must succeed.
 pub struct Generator {
     rng: fastrand::Rng,
     key: u64,
+    weights: Weights,
+    bounds: Bounds,
 }
 
 impl Generator {
@@ -21,6 +48,17 @@ impl Generator {
         Generator {
             rng: fastrand::Rng::with_seed(seed),
             key: seed << 32,
+            weights: deed::USUAL.to_vec(),
+            bounds: Bounds::default(),
+        }
+    }
+
+    /// One that draws other operations, up to other bounds. The weights sum up to at most 255.
+    pub fn drawing(seed: u64, weights: Weights, bounds: Bounds) -> Generator {
+        Generator {
+            weights,
+            bounds,
+            ..Generator::new(seed)
         }
     }
 
@@ -40,6 +78,12 @@ impl Generator {
                 return op;
             }
         }
+    }
+
+    /// The next operation that the state allows; `None`: there was none in so many tries.
+    pub fn allowed(&mut self, state: &State) -> Option<Op> {
+        let drawn = (0..200).filter_map(|_| self.candidate(state));
+        drawn.into_iter().find(|op| state.allows(op).is_ok())
     }
 
     /// Now and then the sync of a file.
@@ -73,34 +117,67 @@ impl Generator {
         let held: Vec<String> = state.held.keys().map(|n| held_path(*n)).collect();
         // Mostly those that have a name.
         let of_held = self.rng.u8(0..5) == 0;
-        let there = &There::new(state, &paths, &held, of_held);
-        match self.rng.u8(0..109) {
-            0..12 if there.has_room() => self.create(there),
-            12..17 if there.has_room() => self.mkdir(there),
-            17..21 if there.has_room() => self.symlink(there),
-            21..45 => self.write(there),
-            45..50 => self.truncate(there),
-            50..53 => self.fallocate(there),
-            53..57 => self.unlink(there),
-            57..58 if there.may_hold() => self.hold_unlink(there),
-            58..61 => self.rmdir(there),
-            61..64 if there.has_room() => self.link(there),
-            64..69 => self.rename(there),
-            69..71 => self.exchange(there),
-            71..73 => self.chmod(there),
-            73..75 => self.chown(there),
-            75..79 => self.set_xattr(there),
-            79..81 => self.remove_xattr(there),
-            81..90 => self.fsync(there),
-            90..94 => self.fdatasync(there),
-            94..97 => self.fsync_dir(there),
-            97..98 => Some(Op::SyncAll),
-            98..100 => self.chattr(there),
-            100..102 if there.may_hold() => Some(there.tmpfile()),
-            102..104 if there.may_hold() => self.hold(there),
-            104..105 if there.has_room() => self.link_held(there),
-            105..106 => self.close(there),
-            106..109 => self.map_write(there),
+        let mut there = There::new(state, &paths, &held, of_held);
+        if state.has_group() && self.rng.bool() {
+            there.keep_grouped();
+        }
+        let total = self.weights.iter().map(|(_, weight)| weight).sum();
+        let mut at = self.rng.u8(0..total);
+        let drawn = self.weights.iter().find(|(_, weight)| {
+            let is_here = at < *weight;
+            at = at.saturating_sub(*weight);
+            is_here
+        });
+        let deed = drawn?.0;
+        self.deed(deed, &there)
+    }
+
+    fn deed(&mut self, deed: Deed, there: &There<'_>) -> Option<Op> {
+        let may_name = there.any.len() < self.bounds.entries;
+        match deed {
+            Deed::Create if may_name => self.create(there),
+            Deed::Mkdir if may_name => self.mkdir(there),
+            Deed::Symlink if may_name => self.symlink(there),
+            Deed::Mkfifo if may_name => self.mkfifo(there),
+            Deed::Link if may_name => self.link(there),
+            Deed::LinkHeld if may_name => self.link_held(there),
+            Deed::Whiteout if may_name => self.whiteout(there),
+            Deed::Write => self.write(there),
+            Deed::Truncate => self.truncate(there),
+            Deed::Fallocate => self.fallocate(there),
+            Deed::Unlink => self.unlink(there),
+            Deed::HoldUnlink if there.may_hold() => self.hold_unlink(there),
+            Deed::Tmpfile if there.may_hold() => Some(there.tmpfile()),
+            Deed::Hold if there.may_hold() => self.hold(there),
+            Deed::Rmdir => self.rmdir(there),
+            Deed::Rename => self.rename(there),
+            Deed::RenameNew => self.rename_new(there),
+            Deed::Exchange => self.exchange(there),
+            Deed::Chmod => self.chmod(there),
+            Deed::Chown => self.chown(there),
+            Deed::SetXattr => self.set_xattr(there),
+            Deed::LargeXattr => self.large_xattr(there),
+            Deed::RemoveXattr => self.remove_xattr(there),
+            Deed::Fsync => self.fsync(there),
+            Deed::Fdatasync => self.fdatasync(there),
+            Deed::FsyncDir => self.fsync_dir(there),
+            Deed::SyncAll => Some(Op::SyncAll),
+            Deed::MapForm => self.chattr(there),
+            Deed::Close => self.close(there),
+            Deed::MapWrite => self.map_write(there),
+            Deed::Append => self.append(there),
+            Deed::Copy => self.copy(there),
+            Deed::Flags => self.flags(there),
+            Deed::Acl => self.set_acl(there),
+            Deed::Limit => self.limit(),
+            Deed::Project => self.project(there),
+            Deed::Memory => self.memory(),
+            Deed::Trim => Some(Op::Trim),
+            Deed::Atomic => self.atomic(there),
+            Deed::Early => Some(Op::Early),
+            Deed::Commit => Some(Op::Commit),
+            Deed::Abort => Some(Op::Abort),
+            Deed::Freeze => Some(Op::Freeze),
             _ => None,
         }
     }

@@ -105,7 +105,24 @@ impl Script {
         script
     }
 
-    fn begin(block: u64, data: DataMode) -> Script {
+    /// The next mount, after the volume was closed: all that was done is durable.
+    pub fn remounted(&mut self, data: DataMode) {
+        self.push(Op::Remount);
+        if let Some(state) = self.states.last_mut() {
+            state.set_data(data);
+        }
+    }
+
+    /// The state after the last operation.
+    ///
+    /// # Panics
+    /// Never: there is one more state than operations.
+    pub fn last(&self) -> &State {
+        &self.states[self.ops.len()]
+    }
+
+    /// No operation yet.
+    pub fn begin(block: u64, data: DataMode) -> Script {
         Script {
             ops: Vec::new(),
             states: vec![State::new(block, data.keeps_whole())],

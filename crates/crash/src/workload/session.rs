@@ -1,5 +1,8 @@
 //! Operations done through the library.
 
+mod look;
+mod volume;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -10,12 +13,11 @@ use stetfs::low::{
     XattrSet,
 };
 
-use super::op::{Op, bytes, held_number};
+use self::volume::{no_replace, whiteout};
+use super::op::{Flag, Op, bytes, held_number};
 
 /// How long a sync may take; one that takes longer fails with ETIMEDOUT.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// `EXT4_EXTENTS_FL`.
-const EXTENTS: u32 = 0x8_0000;
 
 /// A user of an open volume, at work in one directory.
 pub struct Session {
@@ -72,15 +74,22 @@ impl Session {
     /// Does it; on return it is acknowledged.
     ///
     /// # Errors
-    /// The volume's.
+    /// The volume's; EIO for a write of which only a part was done.
     pub fn run(&mut self, op: &Op) -> Done {
-        if let Some(done) = self.in_group(op) {
-            return done;
+        match self.run_partly(op)? {
+            done if done == *op => Ok(()),
+            // There is room enough, so the device failed after the first transaction.
+            _ => Err(FsError::Errno(libc::EIO)),
         }
+    }
+
+    /// Does it, and gives what was done: of a write that the room does not suffice for, the part
+    /// that it does suffice for.
+    ///
+    /// # Errors
+    /// The volume's.
+    pub fn run_partly(&mut self, op: &Op) -> Result<Op, FsError> {
         match op {
-            Op::Create { path, mode } => self.create(path, *mode),
-            Op::Mkdir { path, mode } => self.mkdir(path, *mode),
-            Op::Symlink { path, target } => self.symlink(path, target),
             Op::Write {
                 path,
                 offset,
@@ -92,7 +101,32 @@ impl Session {
                 offset,
                 len,
                 key,
-            } => self.write(path, *offset, &bytes(*key, *len)),
+            } => {
+                let data = bytes(*key, *len);
+                let written = match (self.group_of(path), &mut self.group) {
+                    (Some(ino), Some(group)) => group.write(&self.ctx, ino, *offset, &data)?,
+                    _ => self.write(path, *offset, &data)?,
+                };
+                let mut done = op.clone();
+                if let Op::Write { len, .. } | Op::MapWrite { len, .. } = &mut done {
+                    *len = written;
+                }
+                Ok(done)
+            }
+            _ => self.run_whole(op).map(|()| op.clone()),
+        }
+    }
+
+    fn run_whole(&mut self, op: &Op) -> Done {
+        if let Some(done) = self.in_group(op) {
+            return done;
+        }
+        match op {
+            Op::Create { path, mode } => self.create(path, *mode),
+            Op::Mkdir { path, mode } => self.mkdir(path, *mode),
+            Op::Symlink { path, target } => self.symlink(path, target),
+            // It is done, or refused, by its caller.
+            Op::Write { .. } | Op::MapWrite { .. } => Err(FsError::Errno(libc::EINVAL)),
             Op::Truncate { path, size } => self.set(path, &set_size(*size)),
             Op::Punch { path, offset, len } => {
                 self.fallocate(path, FallocateMode::PunchHole, *offset, *len)
@@ -120,6 +154,34 @@ impl Session {
             Op::Exchange { a, b } => self.rename(a, b, exchanging()),
             Op::Chmod { path, mode } => self.set(path, &set_mode(*mode)),
             Op::Chown { path, uid, gid } => self.set(path, &set_owner(*uid, *gid)),
+            Op::Mkfifo { path, mode } => self.mkfifo(path, *mode),
+            Op::RenameNew { from, to } => self.rename(from, to, no_replace()),
+            Op::Whiteout { from, to } => self.rename(from, to, whiteout()),
+            Op::Copy {
+                from,
+                offset,
+                to,
+                at,
+                len,
+            } => self.copy(from, *offset, (to, *at), *len),
+            Op::SetAcl { path, user, perms } => self.set_acl(path, *user, *perms),
+            Op::Limit { uid, kib, inodes } => self.limit(*uid, *kib, *inodes),
+            Op::Project { path, id } => self.project(path, *id),
+            Op::Memory { mib } => {
+                self.fs.set_cache_bytes(*mib << 20);
+                Ok(())
+            }
+            Op::Trim => self.trim(),
+            // The volume is closed when all threads have come here.
+            Op::Remount => Ok(()),
+            Op::Act { uid, gid } => {
+                (self.ctx.uid, self.ctx.gid) = (*uid, *gid);
+                Ok(())
+            }
+            Op::Refused { op } => match self.run_partly(op) {
+                Ok(_) => Err(FsError::Errno(libc::EEXIST)),
+                Err(_) => Ok(()),
+            },
             Op::SetXattr {
                 path,
                 name,
@@ -127,7 +189,7 @@ impl Session {
                 len,
             } => self.set_xattr(path, name, &bytes(*key, *len)),
             Op::RemoveXattr { path, name } => self.remove_xattr(path, name),
-            Op::Chattr { path, extents } => self.chattr(path, *extents),
+            Op::Chattr { path, flag, on } => self.chattr(path, *flag, *on),
             Op::Atomic { paths } => self.begin_group(paths),
             Op::Early => self.write_early(),
             Op::Commit => self.commit_group(),
@@ -208,9 +270,9 @@ impl Session {
     fn hold_unlink(&mut self, path: &str, held: u32) -> Done {
         let file = self.open(path, libc::O_RDWR)?;
         let (dir, name) = self.place(path)?;
-        let done = self.fs.unlink(&self.ctx, dir, name);
+        self.fs.unlink(&self.ctx, dir, name)?;
         self.held.insert(held, file);
-        done
+        Ok(())
     }
 
     fn tmpfile(&mut self, held: u32, mode: u32) -> Done {
@@ -229,14 +291,15 @@ impl Session {
 
 /// Content of files, and syncs.
 impl Session {
-    fn write(&self, path: &str, offset: u64, data: &[u8]) -> Done {
-        let file = self.open(path, libc::O_RDWR)?;
-        let n = self.fs.write(&self.ctx, &file, offset, data, false)?;
-        if n < data.len() {
-            // There is room enough, so the device failed after the first transaction.
-            return Err(FsError::Errno(libc::EIO));
-        }
-        Ok(())
+    fn write(&self, path: &str, offset: u64, data: &[u8]) -> Result<usize, FsError> {
+        let ino = self.ino(path)?;
+        // What may only grow is opened so.
+        let flags = match self.fs.getattr(ino)?.flags & Flag::Append.bit() {
+            0 => libc::O_RDWR,
+            _ => libc::O_RDWR | libc::O_APPEND,
+        };
+        let file = self.fs.open_inode(&self.ctx, ino, flags)?;
+        self.fs.write(&self.ctx, &file, offset, data, false)
     }
 
     fn fallocate(&self, path: &str, mode: FallocateMode, offset: u64, len: u64) -> Done {
@@ -244,7 +307,7 @@ impl Session {
         let fallocate = || self.fs.fallocate(&self.ctx, &file, mode, offset, len);
         match fallocate() {
             Err(FsError::Errno(libc::EOPNOTSUPP)) => {
-                self.chattr(path, true)?;
+                self.chattr(path, Flag::Extents, true)?;
                 fallocate()
             }
             done => done,
@@ -273,24 +336,14 @@ impl Session {
 
     fn set_xattr(&self, path: &str, name: &str, value: &[u8]) -> Done {
         let ino = self.ino(path)?;
+        // Not everybody sets attributes of every kind.
         self.fs
-            .setxattr(&self.ctx, ino, name.as_bytes(), value, XattrSet::Any)
-    }
-
-    fn chattr(&self, path: &str, extents: bool) -> Done {
-        let ino = self.ino(path)?;
-        let old = self.fs.get_flags(ino)? & !EXTENTS;
-        let flags = old | if extents { EXTENTS } else { 0 };
-        match self.fs.set_flags(&self.ctx, ino, flags) {
-            // Its map cannot have that form.
-            Err(FsError::Errno(libc::EOPNOTSUPP | libc::EINVAL)) => Ok(()),
-            done => done,
-        }
+            .setxattr(&Ctx::ROOT, ino, name.as_bytes(), value, XattrSet::Any)
     }
 
     fn remove_xattr(&self, path: &str, name: &str) -> Done {
         let ino = self.ino(path)?;
-        self.fs.removexattr(&self.ctx, ino, name.as_bytes())
+        self.fs.removexattr(&Ctx::ROOT, ino, name.as_bytes())
     }
 }
 
@@ -321,30 +374,24 @@ impl Session {
     /// Does it in the group, if the file is in it.
     fn in_group(&mut self, op: &Op) -> Option<Done> {
         let path = match op {
-            Op::Write { path, .. } | Op::Truncate { path, .. } | Op::Punch { path, .. } => path,
+            Op::Truncate { path, .. } | Op::Punch { path, .. } => path,
             _ => return None,
         };
-        let ino = self.ino(path).ok()?;
+        let ino = self.group_of(path)?;
         let ctx = &self.ctx;
         let group = self.group.as_mut()?;
-        if !group.files().any(|member| member == ino) {
-            return None;
-        }
         Some(match op {
-            Op::Write {
-                offset, len, key, ..
-            } => {
-                let written = group.write(ctx, ino, *offset, &bytes(*key, *len));
-                // The workload knows of no part of a write.
-                written.and_then(|n| match n == *len {
-                    true => Ok(()),
-                    false => Err(FsError::Errno(libc::ENOSPC)),
-                })
-            }
             Op::Truncate { size, .. } => group.set_size(ctx, ino, *size),
             Op::Punch { offset, len, .. } => group.zero(ctx, ino, *offset, *len),
             _ => return None,
         })
+    }
+
+    /// The file that a path leads to, if the open group has it.
+    fn group_of(&self, path: &str) -> Option<Ino> {
+        let ino = self.ino(path).ok()?;
+        let mut files = self.group.as_ref()?.files();
+        files.any(|member| member == ino).then_some(ino)
     }
 
     fn begin_group(&mut self, paths: &[String]) -> Done {

@@ -81,9 +81,28 @@ impl fmt::Display for Op {
                 len,
             } => write!(f, "setxattr {path} {name} {len} {key}"),
             Op::RemoveXattr { path, name } => write!(f, "removexattr {path} {name}"),
-            Op::Chattr { path, extents } => {
-                write!(f, "chattr {path} {}", if *extents { "+e" } else { "-e" })
+            Op::Chattr { path, flag, on } => {
+                let sign = if *on { '+' } else { '-' };
+                write!(f, "chattr {path} {sign}{}", flag.letter())
             }
+            Op::Mkfifo { path, mode } => write!(f, "mkfifo {path} {mode:o}"),
+            Op::RenameNew { from, to } => write!(f, "rename-new {from} {to}"),
+            Op::Whiteout { from, to } => write!(f, "whiteout {from} {to}"),
+            Op::Copy {
+                from,
+                offset,
+                to,
+                at,
+                len,
+            } => write!(f, "copy {from} {offset} {to} {at} {len}"),
+            Op::SetAcl { path, user, perms } => write!(f, "setacl {path} {user} {perms:o}"),
+            Op::Limit { uid, kib, inodes } => write!(f, "limit {uid} {kib} {inodes}"),
+            Op::Project { path, id } => write!(f, "project {path} {id}"),
+            Op::Memory { mib } => write!(f, "memory {mib}"),
+            Op::Trim => f.write_str("trim"),
+            Op::Remount => f.write_str("remount"),
+            Op::Act { uid, gid } => write!(f, "act {uid} {gid}"),
+            Op::Refused { op } => write!(f, "refused {op}"),
             Op::Atomic { paths } => write!(f, "atomic {}", paths.join(" ")),
             Op::Early => f.write_str("early"),
             Op::Commit => f.write_str("commit"),

@@ -1,7 +1,7 @@
 //! Which operations are possible in a state.
 
-use super::{Kind, Node, State, split};
-use crate::workload::op::{Op, held_number};
+use super::{ACL, Kind, Node, State, split};
+use crate::workload::op::{Flag, Op, held_number};
 
 /// Nothing, or what is in the way.
 type Allowed = Result<(), String>;
@@ -43,7 +43,25 @@ impl State {
                 path, name, len, ..
             } => self.can_set_xattr(path, name, *len),
             Op::RemoveXattr { path, name } => self.can_remove_xattr(path, name),
-            Op::Chattr { path, .. } => self.can_chattr(path),
+            Op::Chattr { path, flag, .. } => self.can_chattr(path, *flag),
+            Op::Mkfifo { path, .. } => self.new_name(path),
+            Op::RenameNew { from, to } => {
+                self.new_name(to)?;
+                self.can_rename(from, to)
+            }
+            Op::Whiteout { from, to } => self.can_rename(from, to),
+            Op::Copy {
+                from,
+                offset,
+                to,
+                len,
+                ..
+            } => self.can_copy((from, *offset), to, *len),
+            Op::SetAcl { path, user, .. } => self.can_set_acl(path, *user),
+            Op::Project { path, .. } => self.can_chattr(path, Flag::Extents),
+            // A refusal is the volume's.
+            Op::Limit { .. } | Op::Memory { .. } | Op::Trim | Op::Act { .. } => Ok(()),
+            Op::Remount | Op::Refused { .. } => Ok(()),
             Op::Atomic { paths } => self.can_begin_group(paths),
             Op::Early | Op::Commit | Op::Abort => self.group_is_open(),
             Op::Fsync { path } | Op::Fdatasync { path } => self.can_sync(path),
@@ -70,7 +88,9 @@ fn takes_names(op: &Op) -> Allowed {
     };
     match op {
         Op::Unlink { path } | Op::HoldUnlink { path, .. } | Op::Rmdir { path } => name_only(path),
-        Op::Rename { from, to } => name_only(from).and_then(|()| name_only(to)),
+        Op::Rename { from, to } | Op::RenameNew { from, to } | Op::Whiteout { from, to } => {
+            name_only(from).and_then(|()| name_only(to))
+        }
         Op::Exchange { a, b } => name_only(a).and_then(|()| name_only(b)),
         _ => Ok(()),
     }
@@ -121,10 +141,26 @@ impl State {
 
 /// Content of files.
 impl State {
-    fn can_chattr(&self, path: &str) -> Allowed {
+    fn can_chattr(&self, path: &str, flag: Flag) -> Allowed {
         match self.named(path)?.kind {
+            Kind::File(_) if flag == Flag::DirSynchronous => {
+                Err(format!("{path:?} is no directory"))
+            }
             Kind::File(_) | Kind::Dir(_) => Ok(()),
-            Kind::Symlink(_) => Err(format!("{path:?} is a symbolic link")),
+            _ => Err(format!("{path:?} is neither a file nor a directory")),
+        }
+    }
+
+    fn can_copy(&self, (from, offset): (&str, u64), to: &str, len: usize) -> Allowed {
+        self.file(from)?;
+        self.can_write(to, len)?;
+        let size = self
+            .existing(from)?
+            .content()
+            .map_or(0, |c| c.data.len() as u64);
+        match offset.saturating_add(len as u64) <= size {
+            true => Ok(()),
+            false => Err(format!("{from:?} ends before that")),
         }
     }
 
@@ -155,7 +191,9 @@ impl State {
 
     fn can_sync(&self, path: &str) -> Allowed {
         match self.existing(path)?.kind {
-            Kind::Symlink(_) => Err("a symbolic link cannot be opened to be synced".into()),
+            Kind::Symlink(_) | Kind::Special(_) => {
+                Err("neither a symbolic link nor a special file can be opened to be synced".into())
+            }
             _ => Ok(()),
         }
     }
@@ -255,19 +293,32 @@ impl State {
     fn can_chmod(&self, path: &str) -> Allowed {
         match self.named(path)?.kind {
             Kind::Symlink(_) => Err("a symbolic link has no mode to change".into()),
+            _ if self.existing(path)?.xattrs.contains_key(ACL) => {
+                Err(format!("{path:?} has an ACL, which the mode is a part of"))
+            }
             _ => Ok(()),
         }
     }
 
-    fn can_set_xattr(&self, path: &str, name: &str, len: usize) -> Allowed {
-        if !name.starts_with("user.") {
-            return Err("the name begins with `user.`".into());
+    fn can_set_acl(&self, path: &str, user: u32) -> Allowed {
+        match self.named(path)?.kind {
+            Kind::File(_) | Kind::Dir(_) if user != u32::MAX => Ok(()),
+            _ => Err(format!("{path:?} is neither a file nor a directory")),
         }
-        if len > 3000 {
-            return Err("a value has at most 3000 bytes here".into());
+    }
+
+    fn can_set_xattr(&self, path: &str, name: &str, len: usize) -> Allowed {
+        let is_users = name.starts_with("user.");
+        if !is_users && !name.starts_with("trusted.") {
+            return Err("the name begins with `user.` or `trusted.`".into());
+        }
+        if len > 1 << 16 {
+            return Err("a value has at most 65536 bytes".into());
         }
         match self.named(path)?.kind {
-            Kind::Symlink(_) => Err("a symbolic link has no `user.` attributes".into()),
+            Kind::Symlink(_) | Kind::Special(_) if is_users => {
+                Err(format!("{path:?} has no `user.` attributes"))
+            }
             _ => Ok(()),
         }
     }
@@ -295,6 +346,11 @@ impl State {
             && grouped(path)
         {
             return Err(format!("{path:?} is in a group, which cannot do that"));
+        }
+        if let Op::Copy { from, to, .. } = op
+            && (grouped(from) || grouped(to))
+        {
+            return Err("one of them is in a group, which cannot copy".into());
         }
         Ok(())
     }

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Content, Kind, Node, NodeId, State, split};
+use stetfs::low::FileType;
+
+use super::volume::inherited;
+use super::{Content, Kind, Node, NodeId, ROOT, State, split};
 use crate::workload::op::{Op, bytes};
 
 impl State {
@@ -89,14 +92,29 @@ impl State {
                 len,
                 keep,
             } => self.allocate(path, offset + len, *keep, at),
-            // Nothing that can be seen but its flags, and the kernel changes those by itself.
-            Op::Chattr { .. } => {}
+            Op::Chattr { path, flag, on } => self.set_flag(path, *flag, *on, at),
+            Op::Mkfifo { path, mode } => self.add(path, Kind::Special(FileType::Fifo), *mode, at),
+            Op::RenameNew { from, to } => self.rename(from, to, at),
+            Op::Whiteout { from, to } => self.whiteout(from, to, at),
+            Op::Copy {
+                from,
+                offset,
+                to,
+                at: to_at,
+                len,
+            } => self.copy(from, *offset, (to, *to_at), *len, at),
+            Op::SetAcl { path, user, perms } => self.set_acl(path, *user, *perms, at),
+            Op::Act { uid, gid } => self.owner = (*uid, *gid),
+            Op::Remount => self.remount(),
             Op::Atomic { paths } => self.begin_group(paths),
             Op::Abort => self.group = None,
             Op::Commit => self.commit_group(at),
             Op::Freeze => self.frozen = true,
             Op::Thaw => self.frozen = false,
             Op::Early | Op::Fsync { .. } | Op::Fdatasync { .. } | Op::SyncAll => {}
+            // Nothing of the tree changes.
+            Op::Limit { .. } | Op::Project { .. } | Op::Memory { .. } | Op::Trim => {}
+            Op::Refused { .. } => {}
         }
     }
 }
@@ -112,14 +130,17 @@ impl State {
             .unwrap_or_else(|| panic!("{path} exists in the model"))
     }
 
-    fn change(&mut self, path: &str, at: usize) -> &mut Node {
+    pub(super) fn change(&mut self, path: &str, at: usize) -> &mut Node {
         let id = self.expect(path);
         let node = self.edit(id);
         node.changed = at;
         node
     }
 
-    fn insert(&mut self, node: Node) -> NodeId {
+    /// A new node, in the directory `dir`.
+    fn insert(&mut self, mut node: Node, dir: NodeId) -> NodeId {
+        (node.uid, node.gid) = self.owner;
+        node.flags = inherited(self.nodes[&dir].flags, &node.kind);
         let id = self.next;
         self.next += 1;
         self.nodes.insert(id, Arc::new(node));
@@ -169,8 +190,9 @@ impl State {
         self.drop_unused(id);
     }
 
-    fn add(&mut self, path: &str, kind: Kind, mode: u32, at: usize) {
-        let id = self.insert(Node::new(kind, mode, at));
+    pub(super) fn add(&mut self, path: &str, kind: Kind, mode: u32, at: usize) {
+        let dir = self.expect(split(path).0);
+        let id = self.insert(Node::new(kind, mode, at), dir);
         self.enter(path, id, at);
     }
 
@@ -188,7 +210,7 @@ impl State {
         node.changed = at;
     }
 
-    fn rename(&mut self, from: &str, to: &str, at: usize) {
+    pub(super) fn rename(&mut self, from: &str, to: &str, at: usize) {
         let id = self.leave(from, at);
         if self.find(to).is_some() {
             self.remove(to, at);
@@ -216,11 +238,11 @@ impl State {
     fn add_nameless(&mut self, held: u32, mode: u32, at: usize) {
         let mut node = Node::new(Kind::File(Content::empty()), mode, at);
         (node.links, node.nameless) = (0, true);
-        let id = self.insert(node);
+        let id = self.insert(node, ROOT);
         self.held.insert(held, id);
     }
 
-    fn close(&mut self, held: u32) {
+    pub(super) fn close(&mut self, held: u32) {
         if let Some(id) = self.held.remove(&held) {
             self.drop_unused(id);
         }
@@ -289,7 +311,7 @@ impl State {
         }
     }
 
-    fn write(&mut self, path: &str, offset: u64, new: &[u8], at: usize) {
+    pub(super) fn write(&mut self, path: &str, offset: u64, new: &[u8], at: usize) {
         let (block, journaled) = (self.block, self.journaled);
         let id = self.expect(path);
         let node = self.edit(id);

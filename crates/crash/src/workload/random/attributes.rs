@@ -2,7 +2,7 @@
 
 use super::Generator;
 use super::there::There;
-use crate::workload::op::Op;
+use crate::workload::op::{Flag, Op};
 
 impl Generator {
     pub(super) fn chmod(&mut self, there: &There<'_>) -> Option<Op> {
@@ -25,8 +25,9 @@ impl Generator {
             _ => &there.content,
         };
         let path = self.pick(of)?.clone();
-        let extents = self.rng.u8(0..3) == 0;
-        Some(Op::Chattr { path, extents })
+        let on = self.rng.u8(0..3) == 0;
+        let flag = Flag::Extents;
+        Some(Op::Chattr { path, flag, on })
     }
 
     pub(super) fn set_xattr(&mut self, there: &There<'_>) -> Option<Op> {

@@ -4,13 +4,10 @@ use super::Generator;
 use super::there::There;
 use crate::workload::op::Op;
 
-/// Files stay below this size, bytes.
-const FILE_MAX: u64 = 60_000;
-
 impl Generator {
     /// Somewhere in a file of `size` bytes, or near behind it; often at a block's edge.
     fn offset(&mut self, size: u64) -> u64 {
-        let any = self.rng.u64(0..=(size + 3000).min(FILE_MAX));
+        let any = self.rng.u64(0..=(size + 3000).min(self.bounds.file));
         match self.rng.u8(0..4) {
             0 => size,
             1 => any / 4096 * 4096,
@@ -25,9 +22,9 @@ impl Generator {
         let len = match self.rng.u8(0..3) {
             0 => self.rng.usize(1..600),
             1 => self.rng.usize(1..5) * 4096,
-            _ => self.rng.usize(1..20_000),
+            _ => self.rng.usize(1..self.bounds.write),
         };
-        (offset + len as u64 <= FILE_MAX).then(|| Op::Write {
+        (offset + len as u64 <= self.bounds.file).then(|| Op::Write {
             path,
             offset,
             len,

@@ -7,7 +7,7 @@ use crate::workload::op::Op;
 
 impl Generator {
     /// A path that is not taken. Some names are long, so that directories soon need several blocks.
-    fn new_path(&mut self, there: &There<'_>) -> String {
+    pub(super) fn new_path(&mut self, there: &There<'_>) -> String {
         loop {
             let n = self.rng.u32(0..1000);
             let name = if self.rng.u8(0..3) == 0 {

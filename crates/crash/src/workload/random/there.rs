@@ -5,8 +5,6 @@ use crate::workload::op::Op;
 
 /// So many files are held open.
 const HELD: usize = 8;
-/// The tree stays near this many entries.
-const ENTRIES: usize = 40;
 
 /// The paths of a state, by what can be done to them.
 pub(super) struct There<'a> {
@@ -60,9 +58,10 @@ impl<'a> There<'a> {
         }
     }
 
-    /// Whether one more name may be made.
-    pub(super) fn has_room(&self) -> bool {
-        self.any.len() < ENTRIES
+    /// Has only the content of files of the open group changed.
+    pub(super) fn keep_grouped(&mut self) {
+        let state = self.state;
+        self.content.retain(|path| state.grouped(path).is_some());
     }
 
     /// Whether one more file may be held.

@@ -2,7 +2,7 @@
 
 use super::words::Words;
 use crate::workload::model::State;
-use crate::workload::op::Op;
+use crate::workload::op::{Flag, Op};
 
 /// The operations with their arguments, for messages.
 pub const SYNTAX: &str = "\
@@ -11,9 +11,11 @@ append PATH LENGTH [KEY] | mapwrite PATH OFFSET LENGTH [KEY] | truncate PATH SIZ
 zero PATH OFFSET LENGTH [keep] | allocate PATH OFFSET LENGTH [keep]
 unlink PATH | hold PATH [@N] | hold-unlink PATH [@N] | tmpfile [MODE] [@N] | close @N | rmdir PATH | link OLD NEW | rename OLD NEW | exchange A B
 chmod PATH MODE | chown PATH UID GID | setxattr PATH NAME LENGTH [KEY] | removexattr PATH NAME
-chattr PATH +e|-e
+chattr PATH +e|-e|+a|-a|+i|-i|+j|-j|+S|-S|+D|-D | setacl PATH UID PERMISSIONS
+mkfifo PATH [MODE] | rename-new OLD NEW | whiteout OLD NEW | copy FROM OFFSET TO AT LENGTH
+limit UID KIB INODES | project PATH ID | act UID GID | memory MIB | trim | remount
 atomic PATH… | early | commit | abort | fsync PATH | fdatasync PATH | sync | freeze | thaw | thread
-A path @N is the open file that was held under this number.";
+`refused` before an operation: the volume refuses it. A path @N is the open file that was held under this number.";
 
 /// Longer calls are refused, bytes: what a write call of the library takes at once.
 const LENGTH_MAX: u64 = 1 << 30;
@@ -37,6 +39,8 @@ fn end(op: &Op) -> u64 {
         Op::Write { offset, len, .. } => offset.saturating_add(*len as u64),
         Op::SetXattr { len, .. } => *len as u64,
         Op::Truncate { size, .. } => *size,
+        Op::Copy { at, len, .. } => at.saturating_add(*len as u64),
+        Op::Refused { op } => end(op),
         Op::Punch { offset, len, .. }
         | Op::Zero { offset, len, .. }
         | Op::Allocate { offset, len, .. } => offset.saturating_add(*len),
@@ -73,6 +77,18 @@ fn operation(verb: &str, w: &mut Words<'_>, line: usize, state: &State) -> Read 
         "setxattr" => set_xattr(w, line),
         "removexattr" => remove_xattr(w),
         "chattr" => chattr(w),
+        "mkfifo" => mkfifo(w),
+        "rename-new" => rename_new(w),
+        "whiteout" => whiteout(w),
+        "copy" => copy(w),
+        "setacl" => set_acl(w),
+        "limit" => limit(w),
+        "project" => project(w),
+        "act" => act(w),
+        "memory" => w.number("the memory").map(|mib| Op::Memory { mib }),
+        "trim" => Ok(Op::Trim),
+        "remount" => Ok(Op::Remount),
+        "refused" => refused(w, line, state),
         "atomic" => atomic(w),
         "early" => Ok(Op::Early),
         "commit" => Ok(Op::Commit),
@@ -239,12 +255,83 @@ fn chown(w: &mut Words<'_>) -> Read {
 fn chattr(w: &mut Words<'_>) -> Read {
     Ok(Op::Chattr {
         path: w.path("the path")?,
-        extents: match w.word("+e or -e")? {
-            "+e" => true,
-            "-e" => false,
-            other => return Err(format!("{other:?} is neither `+e` nor `-e`")),
+        on: !w.ahead().is_some_and(|flag| flag.starts_with('-')),
+        flag: {
+            let word = w.word("the flag")?;
+            let mut all = Flag::ALL.into_iter();
+            let named =
+                |flag: &Flag| word.strip_prefix(['+', '-']) == Some(&*flag.letter().to_string());
+            all.find(named)
+                .ok_or_else(|| format!("{word:?} is no flag, such as `+e` or `-i`"))?
         },
     })
+}
+
+fn mkfifo(w: &mut Words<'_>) -> Read {
+    Ok(Op::Mkfifo {
+        path: w.path("the path")?,
+        mode: w.mode(Some(0o644))?,
+    })
+}
+
+fn rename_new(w: &mut Words<'_>) -> Read {
+    Ok(Op::RenameNew {
+        from: w.path("the old path")?,
+        to: w.path("the new path")?,
+    })
+}
+
+fn whiteout(w: &mut Words<'_>) -> Read {
+    Ok(Op::Whiteout {
+        from: w.path("the old path")?,
+        to: w.path("the new path")?,
+    })
+}
+
+fn copy(w: &mut Words<'_>) -> Read {
+    Ok(Op::Copy {
+        from: w.path("the path to read")?,
+        offset: w.number("the offset there")?,
+        to: w.path("the path to write")?,
+        at: w.number("the offset there")?,
+        len: w.number("the length")?,
+    })
+}
+
+fn set_acl(w: &mut Words<'_>) -> Read {
+    Ok(Op::SetAcl {
+        path: w.path("the path")?,
+        user: w.number("the user")?,
+        perms: w.mode(None)? as u16 & 7,
+    })
+}
+
+fn limit(w: &mut Words<'_>) -> Read {
+    Ok(Op::Limit {
+        uid: w.number("the user")?,
+        kib: w.number("the space")?,
+        inodes: w.number("the inodes")?,
+    })
+}
+
+fn project(w: &mut Words<'_>) -> Read {
+    Ok(Op::Project {
+        path: w.path("the path")?,
+        id: w.number("the project")?,
+    })
+}
+
+fn act(w: &mut Words<'_>) -> Read {
+    Ok(Op::Act {
+        uid: w.number("the user")?,
+        gid: w.number("the group")?,
+    })
+}
+
+fn refused(w: &mut Words<'_>, line: usize, state: &State) -> Read {
+    let verb = w.word("the operation")?;
+    let op = Box::new(operation(verb, w, line, state)?);
+    Ok(Op::Refused { op })
 }
 
 fn set_xattr(w: &mut Words<'_>, line: usize) -> Read {

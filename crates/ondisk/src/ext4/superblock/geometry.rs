@@ -392,7 +392,7 @@ impl Geometry {
             (group % per) as usize * usize::from(self.desc_size),
         );
         let block = match self.first_meta_bg {
-            Some(first) if nr >= first => {
+            Some(first) if nr >= first && nr > 0 => {
                 let first_group = nr * per;
                 self.group_first_block(first_group) + u64::from(self.has_super(first_group))
             }

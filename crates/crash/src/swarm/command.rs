@@ -1,0 +1,308 @@
+//! The command line of `stetfs crash swarm`.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use clap::Args;
+use serde::Serialize;
+
+use super::coverage::{Coverage, Covered};
+use super::plan::{Fixed, Plan};
+use super::pulse::Pulse;
+use super::run::{Done, Effort, Found, run};
+use super::shrink::shrink;
+use super::states::Tried;
+use crate::answer::Answer;
+use crate::explore::Failure;
+use crate::judge::{Finding, Oracle};
+
+/// Arguments of `crash swarm`.
+#[derive(Clone, Debug, Args)]
+pub struct SwarmArgs {
+    /// How long to run [default: 60, unless --runs says when it is enough].
+    #[arg(long, value_name = "N")]
+    seconds: Option<f64>,
+    /// Stop after so many runs.
+    #[arg(long, value_name = "N")]
+    runs: Option<u64>,
+    /// The seed of the first run; each later one has the next.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Dimensions that are not drawn, such as preset=stet.
+    #[arg(long, value_name = "NAME=VALUE,…", value_delimiter = ',', value_parser = fixed)]
+    with: Vec<Fixed>,
+    /// Crash states that are tried of each run.
+    #[arg(long, value_name = "N", default_value_t = 60)]
+    states: u64,
+    /// Stop at so many failures.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    failures: usize,
+    /// A step that takes longer, in seconds, hangs.
+    #[arg(long, value_name = "N", default_value_t = 60)]
+    patience: u64,
+    /// Print the pairs of values that never met.
+    #[arg(long)]
+    coverage: bool,
+    /// Print the plans, and do nothing.
+    #[arg(long)]
+    plans: bool,
+    /// Where the records of failures go [default: stetfs-crash, made when there is one].
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Do not look for the plainest plan that still shows a failure.
+    #[arg(long)]
+    no_shrink: bool,
+    /// With --json: the file for the JSON, instead of standard output.
+    #[arg(value_name = "FILE")]
+    json_file: Option<PathBuf>,
+}
+
+fn fixed(text: &str) -> Result<Fixed, String> {
+    let (name, value) = text
+        .split_once('=')
+        .ok_or_else(|| format!("{text:?} is not written NAME=VALUE"))?;
+    Ok((name.into(), value.into()))
+}
+
+/// A run that broke a promise.
+#[derive(Clone, Debug, Serialize)]
+pub struct Broken {
+    /// Its seed.
+    pub seed: u64,
+    /// What was drawn.
+    pub plan: String,
+    /// What is broken.
+    pub finding: Finding,
+    /// The crash, if it takes one.
+    pub crash: Option<Failure>,
+    /// The plainest plan that was found to show it, too.
+    pub plainer: Option<String>,
+    /// The command that does it again.
+    pub command: String,
+}
+
+/// What all runs did.
+#[derive(Clone, Debug, Serialize)]
+pub struct Swarmed {
+    /// Runs.
+    pub runs: u64,
+    /// Seconds.
+    pub seconds: f64,
+    /// Operations, and those of them that were refused.
+    pub operations: (u64, u64),
+    /// What was tried.
+    #[serde(flatten)]
+    pub tried: Tried,
+    /// What met.
+    pub coverage: Covered,
+    /// What is broken.
+    pub broken: Vec<Broken>,
+}
+
+/// Time to shrink one failure.
+const SHRINK: Duration = Duration::from_secs(60);
+/// How often each plan is tried then: threads take their own time.
+const AGAIN: usize = 2;
+
+impl SwarmArgs {
+    /// Does it.
+    ///
+    /// # Errors
+    /// What is wrong with the arguments; a volume that cannot be made.
+    pub fn run(&self) -> Result<Answer> {
+        ensure!(
+            self.seconds.is_none_or(|s| s > 0.0),
+            "--seconds must be above 0"
+        );
+        if self.plans {
+            return self.plans();
+        }
+        let swarmed = self.swarm()?;
+        let mut answer = Answer::new(self.text(&swarmed), &swarmed)?;
+        answer.broken = !swarmed.broken.is_empty();
+        answer.json_file.clone_from(&self.json_file);
+        Ok(answer)
+    }
+
+    fn plans(&self) -> Result<Answer> {
+        let seeds = self.seed..self.seed.saturating_add(self.runs.unwrap_or(1));
+        let plans: Result<Vec<String>> = seeds
+            .map(|seed| Ok(Plan::draw(seed, &self.with)?.to_string()))
+            .collect();
+        let plans = plans?;
+        Answer::new(format!("{}\n", plans.join("\n")), &plans)
+    }
+
+    /// Runs until it is enough.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn swarm(&self) -> Result<Swarmed> {
+        let start = Instant::now();
+        let seconds = match (self.seconds, self.runs) {
+            (None, None) => Some(60.0),
+            (seconds, _) => seconds,
+        };
+        let deadline = seconds.map(|s| start + Duration::from_secs_f64(s.min(1e8)));
+        let mut coverage = Coverage::default();
+        let (mut runs, mut operations, mut tried) = (0, (0, 0), Tried::default());
+        let mut broken = Vec::new();
+        while self.runs.is_none_or(|most| runs < most)
+            && deadline.is_none_or(|d| Instant::now() < d)
+            && broken.len() < self.failures.max(1)
+        {
+            let plan = Plan::draw(self.seed.wrapping_add(runs), &self.with)?;
+            runs += 1;
+            let done = self.try_plan(&plan).with_context(|| plan.to_string())?;
+            coverage.add(&done.plan, done.tried.states);
+            tried.add(&done.tried);
+            operations.0 += done.operations.0;
+            operations.1 += done.operations.1;
+            let Some(found) = done.found else { continue };
+            // What hangs goes on, and takes time from all that follows.
+            let is_hang = found.finding.oracle == Oracle::Hang;
+            broken.push(self.told(&plan, found)?);
+            if is_hang {
+                break;
+            }
+        }
+        Ok(Swarmed {
+            runs,
+            seconds: start.elapsed().as_secs_f64(),
+            operations,
+            tried,
+            coverage: coverage.covered(),
+            broken,
+        })
+    }
+
+    /// Runs a plan in a thread of its own, which is left alone if it hangs.
+    fn try_plan(&self, plan: &Plan) -> Result<Done> {
+        let pulse = Arc::new(Pulse::default());
+        let (answer, wait) = mpsc::channel();
+        let effort = Effort {
+            states: self.states,
+        };
+        let (of_thread, of_plan) = (Arc::clone(&pulse), plan.clone());
+        let thread = thread::Builder::new().name("swarm".into());
+        let spawned = thread.spawn(move || drop(answer.send(run(&of_plan, effort, &of_thread))));
+        spawned.context("a thread for a run")?;
+        let patience = Duration::from_secs(self.patience.max(1));
+        loop {
+            match wait.recv_timeout(Duration::from_millis(100)) {
+                Ok(done) => return done,
+                Err(mpsc::RecvTimeoutError::Disconnected) => {
+                    return Err(anyhow!("the run panicked"));
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+            }
+            if let Some(what) = pulse.hanging(patience) {
+                return Ok(Done {
+                    found: Some(Found {
+                        finding: Oracle::Hang.says(what),
+                        crash: None,
+                    }),
+                    ..Done::of(plan)
+                });
+            }
+        }
+    }
+
+    /// Keeps the record of a failure, and looks for a plainer plan.
+    fn told(&self, plan: &Plan, found: Found) -> Result<Broken> {
+        let oracle = found.finding.oracle;
+        let crash = found.crash.as_ref().map(|crash| {
+            let (recording, state) = &**crash;
+            let mut failure = Failure::describe(recording, state, found.finding.clone());
+            let out = self.out.as_deref().unwrap_or(Path::new("stetfs-crash"));
+            std::fs::create_dir_all(out).with_context(|| format!("making {}", out.display()))?;
+            let path = out.join(format!("{}.record", recording.header.workload));
+            recording.save(&path)?;
+            failure.record = Some(path.display().to_string());
+            Ok::<_, anyhow::Error>(failure)
+        });
+        let crash = crash.transpose()?;
+        let mut shows = |less: &Plan| {
+            (0..AGAIN).any(|_| {
+                let done = self.try_plan(less).ok();
+                let found = done.and_then(|done| done.found);
+                found.is_some_and(|found| found.finding.oracle == oracle)
+            })
+        };
+        let is_kept = self.no_shrink || oracle == Oracle::Hang;
+        let plainer = match is_kept {
+            true => None,
+            false => Some(shrink(plan, Instant::now() + SHRINK, &mut shows)),
+        };
+        let small = plainer.as_ref().unwrap_or(plan);
+        let mut command = format!(
+            "stetfs crash swarm --seed {} --runs 1 --states {}",
+            plan.seed, self.states
+        );
+        let with: Vec<String> = small
+            .fixed()
+            .iter()
+            .map(|(n, v)| format!("{n}={v}"))
+            .collect();
+        if !with.is_empty() {
+            command.push_str(&format!(" --with {}", with.join(",")));
+        }
+        Ok(Broken {
+            seed: plan.seed,
+            plan: plan.to_string(),
+            finding: found.finding,
+            crash,
+            plainer: plainer.map(|plan| plan.to_string()),
+            command,
+        })
+    }
+
+    fn text(&self, swarmed: &Swarmed) -> String {
+        let Swarmed {
+            tried, coverage, ..
+        } = swarmed;
+        let mut text = format!(
+            "{} runs from seed {}, {} operations, {} of them refused, in {:.1} s\n\
+             {} crash states ({:.0} a second), {} crashes inside recoveries, {} images checked by e2fsck\n\
+             {} of {} pairs of values met, {} with crash states\n",
+            swarmed.runs,
+            self.seed,
+            swarmed.operations.0,
+            swarmed.operations.1,
+            swarmed.seconds,
+            tried.states,
+            tried.states as f64 / swarmed.seconds.max(1e-3),
+            tried.cuts,
+            tried.fscks,
+            coverage.met,
+            coverage.pairs,
+            coverage.judged,
+        );
+        if self.coverage {
+            text.push_str("never met:\n");
+            coverage
+                .never
+                .iter()
+                .for_each(|pair| text.push_str(&format!("  {pair}\n")));
+        }
+        match swarmed.broken.len() {
+            0 => text.push_str("no promise was broken\n"),
+            n => text.push_str(&format!("{n} RUNS BROKE A PROMISE\n")),
+        }
+        for broken in &swarmed.broken {
+            text.push_str(&format!("\n{}\n", broken.plan));
+            match &broken.crash {
+                Some(crash) => text.push_str(&crash.text()),
+                None => text.push_str(&format!("  {}\n", broken.finding)),
+            }
+            if let Some(plainer) = &broken.plainer {
+                text.push_str(&format!("  plainer: {plainer}\n"));
+            }
+            text.push_str(&format!("  again: {}\n", broken.command));
+        }
+        text
+    }
+}

@@ -1,0 +1,184 @@
+//! What differs from run to run: dimensions, and the values of each.
+//!
+//! Presets, parts of journals and their options are those that are registered, and operations those
+//! that the generator knows: a new one is drawn without being named here.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use stetfs::low::{Preset, check_option, options_help};
+
+use crate::workload::Deed;
+
+/// A question that each run answers.
+#[derive(Clone, Debug)]
+pub struct Dimension {
+    /// Its name.
+    pub name: String,
+    /// Its answers, and how often each is drawn; the first is the plain one, which asks nothing
+    /// of anything else.
+    pub values: Vec<(String, u32)>,
+}
+
+/// What is drawn for an option that nobody names.
+pub const UNSAID: &str = "unsaid";
+/// Names of journal options begin so.
+pub const JOURNAL: &str = "journal-";
+/// Names of operations begin so.
+pub const OP: &str = "op-";
+
+/// Of the volume: what is drawn by mke2fs and before the work.
+const VOLUME: &[(&str, &[(&str, u32)])] = &[
+    (
+        "block",
+        &[
+            ("1024", 4),
+            ("2048", 2),
+            ("4096", 4),
+            ("16384", 1),
+            ("32768", 1),
+        ],
+    ),
+    ("inode", &[("256", 3), ("128", 1)]),
+    ("inline", &[("no", 3), ("yes", 1)]),
+    ("map", &[("extents", 3), ("blocks", 1)]),
+    ("clusters", &[("one", 4), ("four", 1), ("sixteen", 1)]),
+    ("values", &[("blocks", 3), ("inodes", 1)]),
+    ("orphans", &[("list", 1), ("file", 1)]),
+    ("width", &[("64", 2), ("32", 1)]),
+    ("sums", &[("yes", 3), ("no", 1)]),
+    ("quota", &[("no", 3), ("user", 2), ("project", 1)]),
+    ("groups", &[("default", 2), ("small", 1)]),
+    ("layout", &[("flexible", 2), ("rigid", 1), ("meta", 1)]),
+    ("log", &[("small", 3), ("large", 1)]),
+    (
+        "fullness",
+        &[
+            ("empty", 3),
+            ("half", 1),
+            ("near", 2),
+            ("full", 2),
+            ("inodes", 1),
+        ],
+    ),
+];
+
+/// Of how it is opened and of the device below.
+const OPTIONS: &[(&str, &[(&str, u32)])] = &[
+    ("async_commit", &[("no", 3), ("yes", 1)]),
+    ("discard", &[("no", 3), ("yes", 1)]),
+    ("sync", &[("no", 9), ("yes", 1)]),
+    ("dirsync", &[("no", 9), ("yes", 1)]),
+    ("lazytime", &[("no", 3), ("yes", 1)]),
+    ("cache", &[("4", 2), ("1", 1), ("16", 1)]),
+    ("fua", &[("no", 2), ("yes", 1)]),
+    ("batches", &[("torn", 3), ("atomic", 1)]),
+    ("region", &[("no", 3), ("small", 1), ("log", 1)]),
+];
+
+/// Of the work.
+const WORK: &[(&str, &[(&str, u32)])] = &[
+    ("threads", &[("1", 3), ("2", 2), ("3", 1)]),
+    ("length", &[("60", 2), ("15", 2), ("200", 1)]),
+    ("mounts", &[("1", 3), ("2", 1), ("3", 1)]),
+    ("again", &[("same", 1), ("other", 1)]),
+    ("sizes", &[("small", 3), ("large", 1)]),
+    ("user", &[("root", 1), ("other", 1)]),
+    ("recovery", &[("whole", 2), ("cut", 2), ("cut-twice", 1)]),
+];
+
+/// How often an operation is drawn: not at all, seldom, often.
+const OFTEN: &[(&str, u32)] = &[("no", 3), ("some", 3), ("much", 1)];
+
+fn of_table(table: &[(&str, &[(&str, u32)])]) -> Vec<Dimension> {
+    let each = table.iter().map(|(name, values)| Dimension {
+        name: (*name).into(),
+        values: owned(values),
+    });
+    each.collect()
+}
+
+fn owned(values: &[(&str, u32)]) -> Vec<(String, u32)> {
+    let each = values
+        .iter()
+        .map(|(value, weight)| ((*value).into(), *weight));
+    each.collect()
+}
+
+/// Values of an option, of those that its help names, or numbers and sizes.
+fn values_of(name: &str, help: &str) -> Vec<String> {
+    let tried: Vec<&str> = match help {
+        "N" => vec!["1", "2", "3", "8"],
+        "SIZE" => vec!["4K", "64K", "1M"],
+        words => words.split('|').collect(),
+    };
+    let can = |value: &&str| check_option(name, value).is_ok();
+    tried.into_iter().filter(can).map(String::from).collect()
+}
+
+fn journal() -> Vec<Dimension> {
+    let presets = Preset::all().into_iter().map(|p| (p.name().to_owned(), 1));
+    let mut all = vec![Dimension {
+        name: "preset".into(),
+        values: presets.collect(),
+    }];
+    let mut options: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for option in options_help() {
+        if let Some((name, help)) = option.usage.split_once('=') {
+            let values = options.entry(name.to_owned()).or_default();
+            values.extend(values_of(name, help));
+        }
+    }
+    for (name, mut values) in options {
+        values.sort_unstable();
+        values.dedup();
+        // Most are left to the preset, so that those that are said go together.
+        let unsaid = (UNSAID.to_owned(), 8 * values.len() as u32);
+        let said = values.into_iter().map(|value| (value, 1));
+        all.push(Dimension {
+            name: format!("{JOURNAL}{name}"),
+            values: std::iter::once(unsaid).chain(said).collect(),
+        });
+    }
+    all
+}
+
+/// All dimensions there are.
+pub fn dimensions() -> &'static [Dimension] {
+    static ALL: LazyLock<Vec<Dimension>> = LazyLock::new(all);
+    &ALL
+}
+
+fn all() -> Vec<Dimension> {
+    let mut all = of_table(VOLUME);
+    all.extend(journal());
+    all.extend(of_table(OPTIONS));
+    all.extend(of_table(WORK));
+    all.extend(Deed::ALL.into_iter().map(|deed| Dimension {
+        name: format!("{OP}{}", deed.name()),
+        values: owned(OFTEN),
+    }));
+    all
+}
+
+impl Dimension {
+    /// The value that asks nothing of anything else.
+    pub fn plain(&self) -> &str {
+        self.values.first().map_or("", |(value, _)| value)
+    }
+
+    /// The value that a seed gives; other dimensions have no part in it.
+    pub fn draw(&self, seed: u64) -> &str {
+        let of_name = xxhash_rust::xxh3::xxh3_64(self.name.as_bytes());
+        let mut rng = fastrand::Rng::with_seed(seed ^ of_name);
+        let total: u32 = self.values.iter().map(|(_, weight)| weight).sum();
+        let mut at = rng.u32(0..total.max(1));
+        for (value, weight) in &self.values {
+            if at < *weight {
+                return value;
+            }
+            at -= weight;
+        }
+        self.plain()
+    }
+}

@@ -1,0 +1,241 @@
+//! What one run does: an answer to the question of each dimension.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use anyhow::{Result, bail};
+use stetfs::low::{Composition, Preset, check_region};
+
+use super::dimension::{Dimension, JOURNAL, OP, UNSAID, dimensions};
+
+/// `NAME=VALUE`, of a dimension that is not drawn.
+pub type Fixed = (String, String);
+
+/// What one run does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Decides all that no dimension says.
+    pub seed: u64,
+    /// The value of each dimension.
+    values: BTreeMap<String, String>,
+    /// Those that were not drawn.
+    fixed: Vec<Fixed>,
+}
+
+impl Plan {
+    /// The plan that a seed gives, but for what is fixed.
+    ///
+    /// # Errors
+    /// A name or a value that is not there.
+    pub fn draw(seed: u64, fixed: &[Fixed]) -> Result<Plan> {
+        let all = dimensions();
+        let mut values: BTreeMap<String, String> = all
+            .iter()
+            .map(|d| (d.name.clone(), d.draw(seed).to_owned()))
+            .collect();
+        for (name, value) in fixed {
+            let Some(dimension) = all.iter().find(|d| d.name == *name) else {
+                let names: Vec<&str> = all.iter().map(|d| &*d.name).collect();
+                bail!(
+                    "there is no dimension {name:?}; there are {}",
+                    names.join(", ")
+                );
+            };
+            if !dimension.values.iter().any(|(known, _)| known == value) {
+                let known: Vec<&str> = dimension.values.iter().map(|(v, _)| &**v).collect();
+                bail!("{name} is {}, not {value:?}", known.join(" or "));
+            }
+            values.insert(name.clone(), value.clone());
+        }
+        let mut plan = Plan {
+            seed,
+            values,
+            fixed: fixed.to_vec(),
+        };
+        plan.settle(all);
+        Ok(plan)
+    }
+
+    /// The value of a dimension.
+    pub fn get(&self, name: &str) -> &str {
+        self.values.get(name).map_or("", |value| value)
+    }
+
+    /// Whether a dimension has this value.
+    pub fn is(&self, name: &str, value: &str) -> bool {
+        self.get(name) == value
+    }
+
+    /// A dimension whose values are numbers.
+    pub fn number(&self, name: &str) -> u64 {
+        self.get(name).parse().unwrap_or(0)
+    }
+
+    /// All values, by dimension.
+    pub fn values(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.values.iter().map(|(name, value)| (&**name, &**value))
+    }
+
+    /// What was fixed.
+    pub fn fixed(&self) -> &[Fixed] {
+        &self.fixed
+    }
+
+    /// The preset with the options that are said, as text, without those that do not go with it.
+    pub fn journal(&self) -> String {
+        let mut text = self.get("preset").to_owned();
+        for (option, value) in self.options() {
+            text.push_str(&format!(",{option}={value}"));
+        }
+        text
+    }
+
+    /// The journal options that are said.
+    pub fn options(&self) -> impl Iterator<Item = (&str, &str)> {
+        let said = self.values().filter(|(_, value)| *value != UNSAID);
+        said.filter_map(|(name, value)| Some((name.strip_prefix(JOURNAL)?, value)))
+    }
+
+    /// The same without a journal option: the volume does not carry it. `None`: none is said.
+    pub(super) fn with_less(&self) -> Option<Plan> {
+        let options: Vec<&str> = self.options().map(|(name, _)| name).collect();
+        // Lanes take room in the log.
+        let lanes = options.iter().find(|name| **name == "lanes");
+        let gone = format!("{JOURNAL}{}", lanes.or(options.first())?);
+        let mut less = self.clone();
+        less.set(&gone, UNSAID);
+        less.fixed.retain(|(name, _)| *name != gone);
+        less.settle(dimensions());
+        Some(less)
+    }
+
+    fn set(&mut self, name: &str, value: &str) {
+        self.values.insert(name.into(), value.into());
+    }
+
+    /// Takes out what does not go with the rest: what comes first stands.
+    fn settle(&mut self, all: &[Dimension]) {
+        if self.is("inode", "128") {
+            // Neither has room there.
+            self.set("inline", "no");
+            if self.is("quota", "project") {
+                self.set("quota", "user");
+            }
+        }
+        if self.is("map", "blocks") {
+            self.set("width", "32");
+            self.set("clusters", "one");
+        }
+        self.settle_journal(all);
+        if self.is("region", "log") && self.number("block") > 16384 {
+            self.set("block", "4096");
+        }
+        if self.is("op-create", "no") {
+            // What nothing can be done to finds nothing.
+            self.set("op-create", "some");
+        }
+        // Files of other volumes can have their data journaled by a flag.
+        let whole = self.composition().is_some_and(|j| j.data().keeps_whole());
+        let atomic = !self.is("op-atomic", "no") && (whole || !self.is("op-flags", "no"));
+        for (op, can) in [
+            ("atomic", atomic),
+            ("early", atomic),
+            ("commit", atomic),
+            ("abort", atomic),
+            ("limit", !self.is("quota", "no")),
+            ("project", self.is("quota", "project")),
+        ] {
+            if !can {
+                self.set(&format!("{OP}{op}"), "no");
+            }
+        }
+        if self.is("mounts", "1") {
+            self.set("again", "same");
+        }
+    }
+
+    fn settle_journal(&mut self, all: &[Dimension]) {
+        if self.is("journal-chunk", "4K") && self.number("block") >= 4096 {
+            // A transaction of such chunks holds no operation.
+            self.set("journal-chunk", "64K");
+        }
+        let Ok(preset) = self.get("preset").parse::<Preset>() else {
+            return;
+        };
+        let mut journal = Composition::from(preset);
+        for dimension in all.iter().filter(|d| d.name.starts_with(JOURNAL)) {
+            let value = self.get(&dimension.name).to_owned();
+            if value == UNSAID {
+                continue;
+            }
+            let option = &dimension.name[JOURNAL.len()..];
+            match journal.with(option, &value) {
+                Ok(with) => journal = with,
+                Err(_) => self.set(&dimension.name, UNSAID),
+            }
+        }
+        let needs_log = journal.is_in_region();
+        match self.get("region") {
+            _ if needs_log => self.set("region", "log"),
+            "no" => {}
+            _ if check_region(&journal).is_err() => self.set("region", "no"),
+            _ => self.set("region", "small"),
+        }
+    }
+
+    /// The journal.
+    pub fn composition(&self) -> Option<Composition> {
+        let preset: Preset = self.get("preset").parse().ok()?;
+        Composition::new(preset, self.options()).ok()
+    }
+}
+
+impl fmt::Display for Plan {
+    /// What is not plain.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = vec![format!("seed {}", self.seed)];
+        for dimension in dimensions() {
+            let value = self.get(&dimension.name);
+            if value != dimension.plain() {
+                parts.push(format!("{}={value}", dimension.name));
+            }
+        }
+        f.write_str(&parts.join(" "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn each_plan_has_a_journal_that_makes_sense() {
+        for seed in 0..300 {
+            let plan = Plan::draw(seed, &[]).unwrap();
+            let journal = plan.composition().unwrap_or_else(|| panic!("{plan}"));
+            assert!(
+                plan.is("region", "no") || check_region(&journal).is_ok(),
+                "{plan}"
+            );
+            assert!(
+                !journal.is_in_region() || plan.is("region", "log"),
+                "{plan}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_fixed_stands_and_the_rest_stays() {
+        let fixed = [("preset".to_owned(), "stet".to_owned())];
+        let (free, held) = (Plan::draw(7, &[]).unwrap(), Plan::draw(7, &fixed).unwrap());
+        assert_eq!(held.get("preset"), "stet");
+        assert_eq!(free.get("op-create"), held.get("op-create"));
+        let wrong = |name: &str, value: &str| {
+            let fixed = [(name.to_owned(), value.to_owned())];
+            Plan::draw(7, &fixed).unwrap_err().to_string()
+        };
+        assert!(wrong("preset", "warp").contains("stet"));
+        assert!(wrong("warp", "no").contains("preset"));
+    }
+}

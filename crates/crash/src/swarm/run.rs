@@ -1,0 +1,293 @@
+//! One run: a volume, its mounts with threads at work, and the crashes of each.
+
+use std::sync::Arc;
+
+use anyhow::{Error, Result};
+use stetfs::low::{DataMode, MemDevice, Preset};
+use stetfs_block::FaultInjector;
+use stetfs_nvm::MemRegion;
+
+use super::feed::Draws;
+use super::plan::Plan;
+use super::pulse::Pulse;
+use super::states::{self, Tried};
+use super::volume;
+use crate::judge::promise::Promise;
+use crate::judge::{Checks, Finding, Oracle};
+use crate::machine::Machine;
+use crate::record::Recording;
+use crate::setup::{JournalSpec, Shape, work_on};
+use crate::state::StateId;
+use crate::volume::{Base, Batches};
+use crate::work::{Work, drive};
+use crate::workload::feed::Feed;
+use crate::workload::script::Progress;
+use crate::workload::{Case, Script};
+
+/// What a run found.
+pub struct Found {
+    /// What is broken.
+    pub finding: Finding,
+    /// The record that shows it, and the crash; none where it shows without one.
+    pub crash: Option<Box<(Recording, StateId)>>,
+}
+
+/// What a run did.
+pub struct Done {
+    /// The plan, without what the volume does not carry.
+    pub plan: Plan,
+    /// What was tried.
+    pub tried: Tried,
+    /// Operations, and those of them that were refused.
+    pub operations: (u64, u64),
+    /// The first broken promise.
+    pub found: Option<Found>,
+}
+
+/// How much is tried of each run.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// Crash states, spread over its mounts.
+    pub states: u64,
+}
+
+/// Runs a plan.
+///
+/// # Errors
+/// The volume cannot be made. Broken promises are no errors.
+pub fn run(plan: &Plan, effort: Effort, pulse: &Arc<Pulse>) -> Result<Done> {
+    pulse.begins("volume", "making it");
+    let mut base = volume::make(plan)?;
+    let plan = &carried(plan, &base)?;
+    pulse.ends("volume");
+    let mut done = Done::of(plan);
+    let mounts = plan.number("mounts");
+    let threads = plan.number("threads") as usize;
+    let mut scripts: Vec<Script> = Vec::new();
+    for mount in 0..mounts {
+        let journal = journal(plan, mount)?;
+        let data = journal.options.journal.data();
+        let block = plan.number("block");
+        scripts = match mount {
+            0 => (0..threads).map(|_| Script::begin(block, data)).collect(),
+            _ => remounted(scripts, data),
+        };
+        let mut mounted = Mounted {
+            plan,
+            journal,
+            shape: shape(plan)?,
+            mount,
+            pulse,
+        };
+        match mounted.work(&base, scripts) {
+            Ok((recording, left)) => {
+                done.count(&recording);
+                scripts = recording.work.scripts.clone();
+                let states = effort.states.div_ceil(mounts);
+                let tried = states::search(&recording, plan, states, pulse);
+                done.tried.add(&tried.tried);
+                done.found = tried.found.map(|(state, finding)| Found {
+                    finding,
+                    crash: Some(Box::new((recording, state))),
+                });
+                base.image = Arc::new(left);
+            }
+            Err(finding) => {
+                done.found = Some(Found {
+                    finding,
+                    crash: None,
+                });
+                return Ok(done);
+            }
+        }
+        if done.found.is_some() {
+            return Ok(done);
+        }
+    }
+    Ok(done)
+}
+
+/// A plan without the options that its volume does not carry, such as many lanes in a small log.
+///
+/// # Errors
+/// The journal makes no sense.
+fn carried(plan: &Plan, base: &Base) -> Result<Plan> {
+    let mut plan = plan.clone();
+    loop {
+        let region = shape(&plan)?.region.map(MemRegion::new);
+        let machine = Machine::new(base.image.fork(), region);
+        let less = match machine.open(&journal(&plan, 0)?.options) {
+            Err(_) => plan.with_less(),
+            Ok(_) => None,
+        };
+        match less {
+            Some(less) => plan = less,
+            None => return Ok(plan),
+        }
+    }
+}
+
+impl Done {
+    /// Of a plan, nothing yet.
+    pub fn of(plan: &Plan) -> Done {
+        Done {
+            plan: plan.clone(),
+            tried: Tried::default(),
+            operations: (0, 0),
+            found: None,
+        }
+    }
+
+    fn count(&mut self, recording: &Recording) {
+        let before = recording.work.before.iter();
+        for (script, before) in recording.work.scripts.iter().zip(before) {
+            let ops = &script.ops[*before..];
+            let is_refused =
+                |op: &&crate::workload::Op| matches!(op, crate::workload::Op::Refused { .. });
+            self.operations.0 += ops.len() as u64;
+            self.operations.1 += ops.iter().filter(is_refused).count() as u64;
+        }
+    }
+}
+
+fn remounted(scripts: Vec<Script>, data: DataMode) -> Vec<Script> {
+    let each = scripts.into_iter().map(|mut script| {
+        script.remounted(data);
+        script
+    });
+    each.collect()
+}
+
+/// The journal of a mount, with how the volume is opened: those behind the first may have another.
+fn journal(plan: &Plan, mount: u64) -> Result<JournalSpec> {
+    let mut text = plan.journal();
+    if mount > 0 && plan.is("again", "other") {
+        let presets = Preset::on_a_device();
+        let mut rng = fastrand::Rng::with_seed(plan.seed.wrapping_add(mount));
+        text = rng.choice(presets).unwrap_or_default().name().into();
+    }
+    for option in ["async_commit", "discard", "sync", "dirsync", "lazytime"] {
+        if plan.is(option, "yes") {
+            text.push_str(&format!(",{option}"));
+        }
+    }
+    text.push_str(&format!(",cache={}", plan.get("cache")));
+    text.parse().map_err(Error::msg)
+}
+
+fn shape(plan: &Plan) -> Result<Shape> {
+    let block = plan.number("block");
+    let region = match plan.get("region") {
+        "no" => None,
+        "small" => Some(64 << 10),
+        // A log has room for two lanes.
+        _ => Some((1024 * block + (1 << 20)).max(5 << 20)),
+    };
+    Ok(Shape {
+        block: block as u32,
+        journal_blocks: volume::log_blocks(plan),
+        batches: match plan.get("batches") {
+            "atomic" => Batches::Atomic,
+            _ => Batches::Torn,
+        },
+        fua: plan.is("fua", "yes"),
+        region,
+    })
+}
+
+/// One mount of a run.
+struct Mounted<'a> {
+    plan: &'a Plan,
+    journal: JournalSpec,
+    shape: Shape,
+    mount: u64,
+    pulse: &'a Arc<Pulse>,
+}
+
+impl Mounted<'_> {
+    /// Has the threads work on a copy of `base`, and gives the record with what the volume is when
+    /// it was closed.
+    ///
+    /// # Errors
+    /// What went wrong without a crash.
+    fn work(
+        &mut self,
+        base: &Base,
+        scripts: Vec<Script>,
+    ) -> Result<(Recording, MemDevice), Finding> {
+        let said = |e: Error| Oracle::Live.says(format!("{e:#}"));
+        let has_use = stetfs::low::check_region(&self.journal.options.journal).is_ok();
+        self.shape.region = self.shape.region.filter(|_| has_use);
+        let case = Case {
+            name: format!("swarm-{}-{}", self.plan.seed, self.mount),
+            scripts: vec![Vec::new(); scripts.len()],
+            setup: 0,
+            fail_flush: None,
+        };
+        let mut work = work_on(base, &self.journal, self.shape, &case).map_err(said)?;
+        work.before = scripts.iter().map(|s| s.ops.len()).collect();
+        let machine = work.machine().recorded(FaultInjector::new);
+        let mut feeds: Vec<Draws> = scripts
+            .into_iter()
+            .enumerate()
+            .map(|(i, script)| Draws::new(self.plan, i, script, self.pulse))
+            .collect();
+        let results = {
+            let mut all: Vec<_> = feeds
+                .iter_mut()
+                .map(|feed| feed as &mut (dyn Feed + Send))
+                .collect();
+            let device = &machine.device;
+            self.pulse.ends("volume");
+            drive(&machine, &work.options, &mut all, |thread, begun, n| {
+                crate::marks::note(device, thread, begun, n)
+            })
+        };
+        self.pulse.ends("volume");
+        let results = results.map_err(|e| Oracle::Live.says(format!("cannot be opened: {e}")))?;
+        for (i, result) in results.into_iter().enumerate() {
+            result.map_err(|e| Oracle::Live.says(format!("thread {i}, {e}")))?;
+        }
+        let (log, region) = machine.take_logs();
+        let left = machine.device.inner().inner().fork();
+        work.scripts = feeds.into_iter().map(|feed| feed.script).collect();
+        let scripts = work.scripts.iter().map(|s| s.ops.clone()).collect();
+        let case = Case { scripts, ..case };
+        let recording = Recording::of(
+            work,
+            (log, region),
+            &self.journal,
+            self.shape,
+            &case,
+            self.plan.seed,
+        );
+        self.closed(&recording.work, &left)?;
+        Ok((recording, left))
+    }
+
+    /// A volume that was closed has all that was done, and nothing is wrong with it.
+    fn closed(&self, work: &Work, left: &MemDevice) -> Result<(), Finding> {
+        self.pulse
+            .begins("volume", "looking at it when it was closed");
+        let progress = work
+            .scripts
+            .iter()
+            .map(|script| Progress {
+                begun: script.ops.len(),
+                acked: script.ops.len(),
+            })
+            .collect();
+        let all = Work {
+            promise: Promise::Everything,
+            ..work.clone()
+        };
+        let checks = Checks {
+            fsck: true,
+            ..Checks::default()
+        };
+        let machine = Machine::new(left.fork(), work.region.map(MemRegion::new));
+        let result = all.check(&machine, &progress, checks);
+        self.pulse.ends("volume");
+        result.map_err(|e| e.because("closed without a crash"))
+    }
+}

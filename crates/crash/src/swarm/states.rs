@@ -1,0 +1,124 @@
+//! Crashes of a record: drawn, recovered and judged.
+
+use serde::Serialize;
+
+use super::plan::Plan;
+use super::pulse::Pulse;
+use crate::judge::{Checks, Finding};
+use crate::machine::Crashed;
+use crate::record::Recording;
+use crate::state::StateId;
+use crate::work::Progresses;
+
+/// What was tried.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Tried {
+    /// Crash states that were recovered and judged.
+    pub states: u64,
+    /// Crashes inside recoveries, and inside the ones after these.
+    pub cuts: u64,
+    /// Images that e2fsck looked at.
+    pub fscks: u64,
+}
+
+impl Tried {
+    /// Adds what another tried.
+    pub fn add(&mut self, other: &Tried) {
+        self.states += other.states;
+        self.cuts += other.cuts;
+        self.fscks += other.fscks;
+    }
+}
+
+/// What a search tried, and the first crash that broke a promise.
+pub(super) struct Searched {
+    pub(super) tried: Tried,
+    pub(super) found: Option<(StateId, Finding)>,
+}
+
+/// Crashes tried at one place of a record.
+const AT_ONCE: usize = 3;
+/// One state in so many is checked by e2fsck.
+const FSCK: u8 = 24;
+/// One in so many is used, recovered again and replayed by e2fsck.
+const THOROUGH: u8 = 16;
+/// One in so many is recovered with cuts.
+const CUT: u8 = 10;
+
+/// Tries so many states.
+pub(super) fn search(recording: &Recording, plan: &Plan, states: u64, pulse: &Pulse) -> Searched {
+    let mut search = Search {
+        recording,
+        plan,
+        rng: fastrand::Rng::with_seed(plan.seed.rotate_left(20)),
+        tried: Tried::default(),
+    };
+    let found = search.all(states, pulse);
+    pulse.ends("judge");
+    Searched {
+        tried: search.tried,
+        found,
+    }
+}
+
+struct Search<'a> {
+    recording: &'a Recording,
+    plan: &'a Plan,
+    rng: fastrand::Rng,
+    tried: Tried,
+}
+
+impl Search<'_> {
+    fn all(&mut self, states: u64, pulse: &Pulse) -> Option<(StateId, Finding)> {
+        let recording = self.recording;
+        let mut places = recording.places(0);
+        self.rng.shuffle(&mut places);
+        places.truncate((states as usize).div_ceil(AT_ONCE));
+        // A walk only goes on.
+        places.sort_unstable();
+        let base = recording.work.machine();
+        let mut walk = recording.walk(&base);
+        for (place, why) in places {
+            walk.advance_to(place);
+            let uncertain = walk.uncertain();
+            let mut all = walk.first_pass(place, why, &uncertain, self.rng.u64(..));
+            self.rng.shuffle(&mut all);
+            for state in all.into_iter().take(AT_ONCE) {
+                pulse.begins("judge", &state);
+                let image = walk.make_of(&state, &uncertain);
+                let progress = recording.work.progress_at(&recording.log, state.event);
+                if let Err(finding) = self.judge(&image, &progress) {
+                    return Some((state, finding));
+                }
+            }
+        }
+        None
+    }
+
+    fn one_in(&mut self, n: u8) -> bool {
+        self.rng.u8(0..n) == 0
+    }
+
+    fn judge(&mut self, image: &Crashed, progress: &Progresses) -> Result<(), Finding> {
+        let thorough = self.one_in(THOROUGH);
+        // There has to be room for what is made then.
+        let is_usable = self.plan.is("fullness", "empty") && self.plan.is("quota", "no");
+        let checks = Checks {
+            fsck: self.one_in(FSCK),
+            in_use: thorough && is_usable,
+            again: thorough,
+            replay: thorough,
+        };
+        self.tried.states += 1;
+        self.tried.fscks += u64::from(checks.fsck);
+        let work = &self.recording.work;
+        work.check(image, progress, checks)?;
+        let is_cut = !self.plan.is("recovery", "whole") && self.one_in(CUT);
+        if is_cut {
+            let twice = self.plan.is("recovery", "cut-twice");
+            let cuts = work.check_drawn_cuts(image, progress, self.rng.u64(..), twice)?;
+            self.tried.cuts += cuts.first + cuts.second;
+        }
+        Ok(())
+    }
+}
