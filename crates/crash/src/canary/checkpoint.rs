@@ -197,4 +197,14 @@ pub(super) const ALL: &[Fault] = &[
         set: |spec| spec.options.canary.thaw_unmarked = true,
         trials: frozen!(),
     },
+    Fault {
+        name: "use-at-rest",
+        what: "handles and records of a frozen volume do not wait for the thaw",
+        from: Origin::Own("7d7853ea"),
+        set: |spec| spec.options.canary.use_at_rest = true,
+        trials: &[Trial::Suite(
+            "journal/tests/rest.rs",
+            "a_write_at_rest_stops_the_journal",
+        )],
+    },
 ];

@@ -1,6 +1,6 @@
 //! Faults of the commit.
 
-use super::{Fault, Lab, Origin};
+use super::{Fault, Lab, Origin, Trial};
 
 pub(super) const ALL: &[Fault] = &[
     Fault {
@@ -67,6 +67,16 @@ pub(super) const ALL: &[Fault] = &[
             Lab::named("ordered", "smoke").trial(),
             Lab::named("ldj", "smoke").trial(),
         ],
+    },
+    Fault {
+        name: "revoke-all",
+        what: "revokes are logged of blocks that are out of the log, and take more than a ring",
+        from: Origin::Own("7d7853ea"),
+        set: |spec| spec.options.canary.revoke_all = true,
+        trials: &[Trial::Suite(
+            "journal/tests/room.rs",
+            "what_no_ring_holds_is_an_error",
+        )],
     },
     Fault {
         name: "unordered-data",

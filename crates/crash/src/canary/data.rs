@@ -113,6 +113,16 @@ pub(super) const ALL: &[Fault] = &[
         )],
     },
     Fault {
+        name: "forget-lost",
+        what: "new blocks whose data could not be written are forgotten where they cannot be hidden",
+        from: Origin::Own("7d7853ea"),
+        set: |spec| spec.options.canary.forget_lost = true,
+        trials: &[Trial::Suite(
+            "ext4/src/data/lost_tests.rs",
+            "what_could_not_be_hidden_stays_lost",
+        )],
+    },
+    Fault {
         name: "overwrite-awaited",
         what: "what a committing transaction waits for changes on its way home, where overwrites are journaled",
         from: Origin::Invented,

@@ -139,6 +139,16 @@ pub(super) const ALL: &[Fault] = &[
         trials: &[Lab::named("nvm", "random").with_log_in_region().trial()],
     },
     Fault {
+        name: "changes-of-unlike",
+        what: "of a block only what changed is logged, though it could not be written home before",
+        from: Origin::Own("7d7853ea"),
+        set: |spec| spec.options.canary.changes_of_unlike = true,
+        trials: &[Trial::Suite(
+            "ext4/src/data/lost_tests.rs",
+            "the_log_has_all_that_the_home_lacks",
+        )],
+    },
+    Fault {
         name: "region-late",
         what: "a region's header is written after the log says that records are in it",
         from: Origin::Invented,

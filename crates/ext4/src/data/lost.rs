@@ -45,6 +45,9 @@ impl DataStore {
                 if !failed {
                     tracing::warn!("inode {ino}: blocks without their data stay readable: {e}");
                 }
+                if self.vol.opts.canary.forget_lost {
+                    continue;
+                }
                 // They are lost until they are hidden.
                 inode.dirty.lose_again(lost);
                 self.state.dirty.lost.lock().insert(ino, true);

@@ -44,6 +44,8 @@ mod inline;
 mod journaled;
 mod logged;
 mod lost;
+#[cfg(test)]
+mod lost_tests;
 mod map;
 mod mapping;
 mod migrate;

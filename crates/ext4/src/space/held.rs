@@ -21,10 +21,13 @@ impl Allocator {
     /// # Errors
     /// Damage.
     pub(super) fn hand_back_held(&self) -> Result<()> {
-        let held = std::mem::take(&mut *self.groups.held.lock());
-        held.into_iter().try_for_each(|held| match held {
+        let mut held = std::mem::take(&mut *self.groups.held.lock()).into_iter();
+        let handed = held.try_for_each(|held| match held {
             HeldBack::Blocks { group, bit, len } => self.hand_back_blocks(group, bit, len),
             HeldBack::Inode { group, index } => self.hand_back_inode(group, index),
-        })
+        });
+        // Of what is damaged the rest is kept.
+        self.groups.held.lock().extend(held);
+        handed
     }
 }

@@ -10,6 +10,8 @@ pub(crate) struct Frost {
     /// Changes wait. Set with `state` locked, and read without, so that nobody needs the lock to
     /// see that nothing is held back.
     pub(super) frozen: AtomicBool,
+    /// Held by who freezes or thaws, to its end.
+    pub(super) turn: Mutex<()>,
     state: Mutex<Background>,
     /// Signalled when changes may go on, and when the last background work ends.
     changed: Condvar,
@@ -60,7 +62,7 @@ impl Frost {
     }
 
     /// Ends background work until [`thaw`](Self::thaw): returns once none is under way.
-    pub(super) fn hold_work(&self) {
+    pub(crate) fn hold_work(&self) {
         let mut state = self.state.lock();
         state.held = true;
         while state.working > 0 {
@@ -75,7 +77,7 @@ impl Frost {
     }
 
     /// Changes and background work go on.
-    pub(super) fn thaw(&self) {
+    pub(crate) fn thaw(&self) {
         let mut state = self.state.lock();
         state.held = false;
         self.frozen.store(false, Ordering::Release);

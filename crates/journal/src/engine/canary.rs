@@ -164,6 +164,8 @@ pub struct Canary {
     /// Data that a committing transaction waits for is dropped with the blocks that a later one
     /// frees.
     pub drop_awaited: bool,
+    /// New blocks whose data could not be written are forgotten where they cannot be hidden.
+    pub forget_lost: bool,
     /// What a committing transaction waits for changes on its way home, where overwrites are
     /// journaled.
     pub overwrite_awaited: bool,
