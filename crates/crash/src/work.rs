@@ -14,6 +14,7 @@ use crate::judge::promise::Promise;
 use crate::machine::{Crashed, Machine};
 use crate::marks::{ACKED, BEGUN, number};
 use crate::volume::{Base, DIRS};
+use crate::workload::model::State;
 use crate::workload::op::Op;
 use crate::workload::script::{Progress, Script};
 use crate::workload::session::Session;
@@ -188,9 +189,46 @@ impl Work {
     }
 }
 
-/// Does all of a script, until its first error. Of a freeze the others learn at the `gate`: they
-/// wait there until the thaw. A script that ends before has the volume thawed, so that its files
-/// can be closed.
+/// The files whose content operation `n` may have changed; where a group ends, and the script, all.
+fn to_be_read(script: &Script, n: usize) -> Vec<String> {
+    let all = || {
+        let paths = script.states[n + 1].paths().into_iter();
+        paths.map(|(path, _)| path).collect()
+    };
+    match &script.ops[n] {
+        Op::Early | Op::Commit | Op::Abort => all(),
+        _ if n + 1 == script.ops.len() => all(),
+        Op::Write { path, .. }
+        | Op::MapWrite { path, .. }
+        | Op::Truncate { path, .. }
+        | Op::Punch { path, .. }
+        | Op::Zero { path, .. }
+        | Op::Allocate { path, .. } => vec![path.clone()],
+        _ => Vec::new(),
+    }
+}
+
+/// What a program reads of a regular file is what was written to it, without a crash, too.
+fn check_read(session: &Session, state: &State, path: &str) -> Result<(), String> {
+    let Some(content) = state.shown(path) else {
+        return Ok(());
+    };
+    let read = session.read(path).map_err(|e| e.to_string())?;
+    if read.len() != content.data.len() {
+        return Err(format!("{} bytes, not {}", read.len(), content.data.len()));
+    }
+    let differs = read
+        .iter()
+        .zip(&*content.data)
+        .position(|(is, want)| is != want);
+    differs.map_or(Ok(()), |at| {
+        Err(format!("byte {at} is not what was written"))
+    })
+}
+
+/// Does all of a script, until its first error: a file that is not read as it was written is one.
+/// Of a freeze the others learn at the `gate`: they wait there until the thaw. A script that ends
+/// before has the volume thawed, so that its files can be closed.
 fn work_off(
     mut session: Session,
     script: &Script,
@@ -208,6 +246,10 @@ fn work_off(
         let done = session.run(op);
         done.map_err(|e| format!("operation {}, {op}: {e}", n + 1))?;
         mark(false, n + 1);
+        for path in to_be_read(script, n) {
+            check_read(&session, &script.states[n + 1], &path)
+                .map_err(|e| format!("after operation {}, {op}: {path}: {e}", n + 1))?;
+        }
         if *op == Op::Thaw {
             alone = None;
         }

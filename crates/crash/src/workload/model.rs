@@ -153,6 +153,13 @@ impl State {
         self.nodes.get(&self.find(path)?).map(|n| &**n)
     }
 
+    /// What a program reads of a regular file: as the open group has it, if the file is in it.
+    pub fn shown(&self, path: &str) -> Option<&Content> {
+        let id = self.find(path)?;
+        let grouped = self.group.as_ref().and_then(|group| group.get(&id));
+        grouped.or_else(|| self.nodes.get(&id))?.content()
+    }
+
     /// All paths below the root with their nodes.
     pub fn paths(&self) -> Vec<(String, NodeId)> {
         let mut out = Vec::new();

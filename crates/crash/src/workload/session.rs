@@ -229,6 +229,25 @@ impl Session {
 
 /// Content of files, and syncs.
 impl Session {
+    /// What a program reads of a file: through the open group, if the file is in it.
+    ///
+    /// # Errors
+    /// The volume's.
+    pub fn read(&self, path: &str) -> Result<Vec<u8>, FsError> {
+        let ino = self.ino(path)?;
+        let group = self.group.as_ref();
+        if let Some(group) = group.filter(|group| group.files().any(|member| member == ino)) {
+            let mut bytes = sized(group.size(ino)?)?;
+            group.read(ino, 0, &mut bytes)?;
+            return Ok(bytes);
+        }
+        // A look is no change.
+        let file = self.open(path, libc::O_RDONLY | libc::O_NOATIME)?;
+        let mut bytes = sized(self.fs.getattr(ino)?.size)?;
+        self.fs.read(&file, 0, &mut bytes)?;
+        Ok(bytes)
+    }
+
     fn write(&self, path: &str, offset: u64, data: &[u8]) -> Done {
         let file = self.open(path, libc::O_RDWR)?;
         let n = self.fs.write(&self.ctx, &file, offset, data, false)?;
@@ -255,6 +274,11 @@ impl Session {
         let file = self.open(path, libc::O_RDONLY)?;
         awaited(|done| self.fs.fsync(&file, data_only, wait, done))
     }
+}
+
+fn sized(size: u64) -> Result<Vec<u8>, FsError> {
+    let len = usize::try_from(size).map_err(|_| FsError::Errno(libc::EFBIG))?;
+    Ok(vec![0; len])
 }
 
 fn zero_range(keep_size: bool) -> FallocateMode {
