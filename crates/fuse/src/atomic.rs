@@ -13,6 +13,9 @@
 //! is still open goes on to write is not to stand alone: it is refused until the handle says
 //! COMMIT, ABORT or START.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -76,7 +79,9 @@ struct Group {
     /// Whose: a thread of the process.
     by: u32,
     /// `None` when it has ended. Held until a commit is done: until then nobody is told what a file
-    /// was, which the kernel would keep.
+    /// was, which the kernel would keep. It holds off whoever reads the files, so who takes it to
+    /// change something has waited before (`Fs::throttle`), for room and for the thaw of a frozen
+    /// volume. No freeze comes behind that: it waits for all requests (`VolumeFs::volume`).
     open: Mutex<Option<AtomicGroup>>,
 }
 
@@ -182,20 +187,25 @@ impl AtomicFiles {
     /// is in none.
     ///
     /// # Errors
-    /// EBUSY: another does. EIO: the group of this handle was aborted, and it was not told.
+    /// EBUSY: another does. EIO: the group of this handle was aborted, and it was not told. Those of
+    /// [`Fs::throttle`].
     pub(crate) fn change<T>(
         &self,
+        fs: &Fs,
         ino: Ino,
         by: By,
         change: impl FnOnce(&mut AtomicGroup) -> Result<T, FsError>,
     ) -> Option<Result<T, FsError>> {
-        if let Some(writing) = self.find(ino)
-            && let Some(group) = &mut *writing.group.open.lock()
-        {
-            return Some(match by.has_begun(&writing) {
-                true => change(group),
-                false => Err(FsError::Errno(libc::EBUSY)),
-            });
+        if let Some(writing) = self.find(ino) {
+            if let Err(e) = fs.throttle() {
+                return Some(Err(e));
+            }
+            if let Some(group) = &mut *writing.group.open.lock() {
+                return Some(match by.has_begun(&writing) {
+                    true => change(group),
+                    false => Err(FsError::Errno(libc::EBUSY)),
+                });
+            }
         }
         // Looked up last: a close may have come between.
         self.is_broken(by).then_some(Err(FsError::Errno(libc::EIO)))
@@ -247,6 +257,7 @@ impl AtomicFiles {
     /// program's. As [`AtomicGroup::join`].
     pub(crate) fn join(
         &self,
+        fs: &Fs,
         ctx: &Ctx,
         fh: Fh,
         file: &OpenRef,
@@ -264,6 +275,7 @@ impl AtomicFiles {
         if !caller::of_one_process(ctx.pid, group.by) {
             return Err(FsError::Errno(libc::EPERM));
         }
+        fs.throttle()?;
         let mut open = group.open.lock();
         open.as_mut().ok_or(none)?.join(ctx, file)?;
         // The group is open until its file is known.
@@ -304,11 +316,19 @@ impl AtomicFiles {
 
     /// Commits what a handle wrote: gives the files that changed, and how it went. `None`: it began
     /// nothing, or that has ended.
-    pub(crate) fn commit(&self, fh: Fh, ino: Ino) -> Option<(Vec<Ino>, Result<(), FsError>)> {
-        match self.is_told(fh) {
-            true => None,
-            false => self.end(fh, ino, Told::Yes, AtomicGroup::commit),
+    pub(crate) fn commit(
+        &self,
+        fs: &Fs,
+        fh: Fh,
+        ino: Ino,
+    ) -> Option<(Vec<Ino>, Result<(), FsError>)> {
+        if self.is_told(fh) {
+            return None;
         }
+        self.of_handle(fh, ino)?;
+        let room = fs.throttle();
+        let commit = |group: AtomicGroup| room.and_then(|()| group.commit());
+        self.end(fh, ino, Told::Yes, commit)
     }
 
     /// Ends the atomic write of a handle without a trace: gives the files that are as they were.

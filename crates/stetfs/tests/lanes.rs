@@ -117,6 +117,71 @@ fn a_hanging_commit_holds_no_writer() {
     }
 }
 
+/// Whether a power cut after the commit of a group leaves what was written before it: to another
+/// file, in another lane, and data that goes through no journal but that of the group's file.
+fn stands_beside_a_group(journal: &str, canary: bool) -> bool {
+    const JOURNAL_DATA: u32 = 0x4000;
+    let image = Image::make(64 << 20, &Mkfs::blocks(BLOCK as u32).journal_mib(16)).unwrap();
+    let mem = Arc::new(MemDevice::load(image.path()).unwrap());
+    let mut opts = options(journal);
+    opts.canary.commit_own_lane = canary;
+    let fs = Fs::open(mem.clone(), opts).unwrap();
+    serve_processor(0);
+    let db = create(&fs, "db");
+    let flags = fs.get_flags(db.ino()).unwrap();
+    let with_data = fs.set_flags(&Ctx::ROOT, db.ino(), flags | JOURNAL_DATA);
+    with_data.unwrap();
+    // Its inode is not in the block of the other's: else the lanes would be chained.
+    (0..40).for_each(|nr| drop(create(&fs, &format!("between {nr}"))));
+    let other = create(&fs, "other");
+    let write = |fs: &Fs, file: &OpenRef, byte: u8| {
+        let bytes = [byte; BLOCK];
+        assert_eq!(fs.write(&Ctx::ROOT, file, 0, &bytes, false).unwrap(), BLOCK);
+    };
+    write(&fs, &other, 1);
+    syncing(&fs).recv_timeout(LONG).unwrap().unwrap();
+    let beside = fs.clone();
+    let written = std::thread::spawn(move || {
+        serve_processor(1);
+        write(&beside, &other, 2);
+    });
+    written.join().unwrap();
+    let mut group = fs.atomic_group(std::slice::from_ref(&db)).unwrap();
+    group.write(&Ctx::ROOT, db.ino(), 0, b"whole").unwrap();
+    group.commit().unwrap();
+    assert_eq!(left(&mem, "db").unwrap(), b"whole", "{journal}");
+    let stands = left(&mem, "other").unwrap() == [2; BLOCK];
+    drop(db);
+    fs.unmount().unwrap();
+    checked(&mem);
+    stands
+}
+
+/// Whatever lane and file it was in (docs/atomic.md).
+#[test]
+fn a_commit_of_a_group_covers_what_was_done_before_in_other_lanes() {
+    for journal in [
+        "zjournal,data=journal,lanes=2",
+        "zjournal,data=overwrites,lanes=2",
+        "zjournal,data=ordered,lanes=2",
+        "data",
+        "ldj",
+        "stet",
+        "ordered",
+        "writeback",
+        "ijournal",
+    ] {
+        assert!(stands_beside_a_group(journal, false), "{journal}");
+    }
+    // The canary.
+    assert!(!stands_beside_a_group(
+        "zjournal,data=journal,lanes=2",
+        true
+    ));
+    assert!(!stands_beside_a_group("ordered", true));
+    assert!(stands_beside_a_group("data", true), "there is one lane");
+}
+
 /// Lanes of the volumes below.
 const LANES: u16 = 4;
 

@@ -146,6 +146,7 @@ fn same_replays(preset: Preset) {
             options: options(preset),
             scripts: vec![script(seed, block, preset)],
             promise: Default::default(),
+            before: vec![0],
         };
         let (log, _) = work.record(None).unwrap();
         let at = boundaries(&log);

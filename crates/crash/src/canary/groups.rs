@@ -43,6 +43,16 @@ pub(super) const ALL: &[Fault] = &[
         ],
     },
     Fault {
+        name: "commit-own-lane",
+        what: "the commit of an atomic group covers its own transaction alone",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.commit_own_lane = true,
+        trials: &[Trial::Suite(
+            "stetfs/tests/lanes.rs",
+            "a_commit_of_a_group_covers_what_was_done_before_in_other_lanes",
+        )],
+    },
+    Fault {
         name: "early-volatile",
         what: "what an atomic group wrote early is not durable when the group is",
         from: Origin::Invented,
@@ -72,6 +82,16 @@ pub(super) const ALL: &[Fault] = &[
         trials: &[Trial::Suite(
             "ext4/src/data/atomic/tests/early.rs",
             "a_change_that_makes_a_group_write_early_is_whole",
+        )],
+    },
+    Fault {
+        name: "guard-grouped",
+        what: "a file can be guarded (immutable, append-only) while it is in an atomic group",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.guard_grouped = true,
+        trials: &[Trial::Suite(
+            "ext4/src/data/atomic/tests.rs",
+            "a_file_is_guarded_or_in_a_group",
         )],
     },
     Fault {

@@ -60,13 +60,8 @@ impl Promises {
         for (i, op) in script.ops.iter().enumerate().take(acked) {
             let (at, state) = (i + 1, &script.states[i + 1]);
             let (path, only_data) = match op {
-                Op::SyncAll | Op::Freeze | Op::Remount => {
+                Op::SyncAll | Op::Freeze | Op::Remount | Op::Commit => {
                     (p.state, p.all) = (at, at);
-                    continue;
-                }
-                // All that a transaction holds, and this is one.
-                Op::Commit => {
-                    p.state = p.state.max(at);
                     continue;
                 }
                 Op::Fsync { path } => (path, false),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use stetfs_journal::{FileState, JournalError, Wait};
+use stetfs_journal::{CommitPoint, FileState, JournalError, Wait};
 
 use crate::data::WritebackPriority;
 use crate::error::{FsError, Result};
@@ -51,6 +51,17 @@ impl Fs {
             Wait::Deferred,
             answer,
         );
+    }
+
+    /// All that was done before the call, for a sync: a point, and the files with data that no
+    /// transaction takes along.
+    pub(crate) fn done_before(&self) -> (CommitPoint, Vec<Ino>) {
+        let point = self.vol.journal.everything();
+        // Where data goes through the journal, what does not is ordered before its transaction.
+        match self.vol.opts.journal.data().keeps_whole() {
+            true => (point, Vec::new()),
+            false => (point, self.dirty_inodes()),
+        }
     }
 
     /// Makes durable every change of names and inodes that was made before the call, with the data

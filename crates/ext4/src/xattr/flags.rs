@@ -24,6 +24,13 @@ const NEVER_MAPPED: InodeFlags = InodeFlags::JOURNAL_DATA
     .union(InodeFlags::ENCRYPT)
     .union(InodeFlags::VERITY);
 
+/// Flags by which content may be changed, or lies on the volume: they stay while the file is in an
+/// atomic group, which began by them and goes on to its end.
+const OF_CONTENT: InodeFlags = InodeFlags::IMMUTABLE
+    .union(InodeFlags::APPEND)
+    .union(InodeFlags::JOURNAL_DATA)
+    .union(InodeFlags::EXTENTS);
+
 /// Flags that mean something on this type of file.
 fn meaningful(body: &InodeBody) -> InodeFlags {
     match () {
@@ -55,7 +62,8 @@ impl Fs {
     /// EPERM for who is neither owner nor root, for anybody but root who changes `immutable`,
     /// `append only` or `data journaling`, and for what is immutable and stays so; EOPNOTSUPP for
     /// flags that there are not, that cannot be changed, or that mean nothing on this type of
-    /// file. With EXTENTS the map takes on its other form, or cannot (EOPNOTSUPP, EINVAL, ENOSPC):
+    /// file; EBUSY for those by which content may be changed, or lies on the volume, while the file
+    /// is in an atomic group. With EXTENTS the map takes on its other form, or cannot (EOPNOTSUPP, EINVAL, ENOSPC):
     /// then no flag changes.
     pub fn set_flags(&self, ctx: &Ctx, ino: Ino, flags: u32) -> Result<()> {
         self.throttle()?;
@@ -100,12 +108,14 @@ impl Fs {
         if new == old {
             return Ok(());
         }
+        if changed.intersects(OF_CONTENT) && !self.vol.opts.canary.guard_grouped {
+            inode.check_alone()?;
+        }
         let migration = match changed.contains(InodeFlags::EXTENTS) {
             true => Some(self.plan_migration(inode, &body)?),
             false => None,
         };
         if changed.contains(InodeFlags::JOURNAL_DATA) && body.is_regular() {
-            inode.check_alone()?;
             self.data.move_out(inode, &mut body)?;
             self.data
                 .switch_data_journaling(inode, new.contains(InodeFlags::JOURNAL_DATA))?;

@@ -66,7 +66,7 @@ impl VolumeFs {
         (offset, data): (u64, &[u8]),
         kill: bool,
     ) -> Option<Result<usize, FsError>> {
-        self.atomic.change(ino, by, |group| {
+        self.atomic.change(fs, ino, by, |group| {
             self.strip(fs, ctx, ino, kill)?;
             group.write(ctx, ino, offset, data)
         })
@@ -81,7 +81,7 @@ impl VolumeFs {
         (mode, offset, len): (FallocateMode, u64, u64),
     ) -> Option<Result<(), FsError>> {
         let ino = file.ino;
-        self.atomic.change(ino, By::holder(file), |group| {
+        self.atomic.change(fs, ino, By::holder(file), |group| {
             self.strip(fs, ctx, ino, ctx.uid != 0)?;
             group.fallocate(ctx, ino, mode, offset, len)
         })
@@ -90,12 +90,13 @@ impl VolumeFs {
     /// A new size of a file that is written atomically; `None` if it is not.
     pub(super) fn size_atomically(
         &self,
+        fs: &Fs,
         ctx: &Ctx,
         file: OpenFile,
         size: u64,
     ) -> Option<Result<(), FsError>> {
         let sized = |group: &mut stetfs::low::AtomicGroup| group.set_size(ctx, file.ino, size);
-        self.atomic.change(file.ino, By::holder(file), sized)
+        self.atomic.change(fs, file.ino, By::holder(file), sized)
     }
 
     /// Takes set-user-id, set-group-id and the capabilities of a program whose content is about to
@@ -141,7 +142,7 @@ impl VolumeFs {
                 started.map(|()| ioctl::nothing())
             }
             (Verb::Join(token), Some((fh, file))) => {
-                let joined = self.atomic.join(ctx, fh, &file, token);
+                let joined = self.atomic.join(fs, ctx, fh, &file, token);
                 joined.map(|()| ioctl::nothing())
             }
             (Verb::Group, Some((fh, _))) => {
@@ -149,7 +150,7 @@ impl VolumeFs {
                 Ok(ioctl::out(token.to_ne_bytes().to_vec()))
             }
             (Verb::Commit, Some((fh, _))) => {
-                let (files, done) = self.atomic.commit(fh, ino).ok_or_else(nothing)?;
+                let (files, done) = self.atomic.commit(fs, fh, ino).ok_or_else(nothing)?;
                 match done.is_err() {
                     true => self.forget_files(&files),
                     false => files.iter().for_each(|ino| self.attributes_changed(*ino)),

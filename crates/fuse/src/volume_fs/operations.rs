@@ -72,7 +72,7 @@ impl FileSystem for VolumeFs {
         }
         let mut set = set.clone();
         if let Some(size) = set.size
-            && let Some(sized) = self.size_atomically(ctx, file, size)
+            && let Some(sized) = self.size_atomically(&fs, ctx, file, size)
         {
             if let Err(e) = sized {
                 return done(Err(e));

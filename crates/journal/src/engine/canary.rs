@@ -176,12 +176,16 @@ pub struct Canary {
     pub rewrite_home: bool,
     /// The files of an atomic group are in transactions of their own.
     pub split_group: bool,
+    /// The commit of an atomic group covers its own transaction alone.
+    pub commit_own_lane: bool,
     /// What an atomic group wrote early is not durable when the group is.
     pub early_volatile: bool,
     /// What an atomic group writes early is the file's before the group commits.
     pub early_at_once: bool,
     /// What an atomic group found out of a change stands though it wrote early since.
     pub admit_stale: bool,
+    /// A file can be guarded (immutable, append-only) while it is in an atomic group.
+    pub guard_grouped: bool,
     /// A file is synced by a record although it changed with others in an atomic group.
     pub record_of_group: bool,
     // Syncs.

@@ -27,12 +27,15 @@ impl AtomicGroup {
     pub fn commit(mut self) -> Result<()> {
         self.fs.throttle()?;
         let fs = self.fs.clone();
-        let point = match self.is_clean() {
-            true => fs.vol.journal.everything(),
-            false => {
-                self.settle_early()?;
-                self.apply()?
-            }
+        let mut own = CommitPoint::none();
+        if !self.is_clean() {
+            self.settle_early()?;
+            own = self.apply()?;
+        }
+        // All that was done before, in whichever lane and file, stands with it.
+        let (upto, data) = match fs.vol.opts.canary.commit_own_lane {
+            true => (own, Vec::new()),
+            false => fs.done_before(),
         };
         for member in self.members.values_mut() {
             // It is the file's.
@@ -42,7 +45,7 @@ impl AtomicGroup {
         drop(self);
         let (done, is_done) = mpsc::sync_channel(1);
         let answer = Box::new(move |synced| drop(done.send(synced)));
-        fs.vol.journal.sync(point, Vec::new(), Wait::Inline, answer);
+        fs.vol.journal.sync(upto, data, Wait::Inline, answer);
         match is_done.recv() {
             Ok(synced) => Ok(synced?),
             Err(_) => Err(fs.vol.stopped().unwrap_or(FsError::Errno(libc::EIO))),

@@ -12,7 +12,7 @@
 //!
 //! Invariants:
 //! * **atomic.A1** A file is in one group at most, and while it is nobody else changes its content,
-//!   size or map ([`Inode::check_alone`]). So what the commit takes is known when it is written.
+//!   size or map, nor the flags by which these may be changed ([`Inode::check_alone`]). So what the commit takes is known when it is written.
 //! * **atomic.A2** Of the credits and the space that the commit takes at most, the credits fit into
 //!   one transaction, and the space is promised: a commit fails only when device or journal do.
 //! * **atomic.A3** All changes of a group are made with the locks of all its files held, in one
@@ -154,7 +154,8 @@ impl Fs {
         }
         let body = inode.body.write();
         inode.check_alive()?;
-        self.data.check_changeable(&body, Some(0))?;
+        // Of what a group writes not all is an append, and an abort takes it back.
+        self.data.check_changeable(&body, None)?;
         if !self.journals_whole(&body) {
             return Err(FsError::Unsupported(format!(
                 "an atomic group of inode {}, whose data does not go through a journal: open the \

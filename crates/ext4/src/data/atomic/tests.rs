@@ -268,6 +268,57 @@ fn nobody_else_changes_what_is_in_a_group() {
     v.close();
 }
 
+/// `chattr +a`, `+i`: what such a file holds is not taken back, nor changed.
+#[test]
+fn a_file_is_guarded_or_in_a_group() {
+    const APPEND: u32 = 0x20;
+    const IMMUTABLE: u32 = 0x10;
+    const JOURNAL_DATA: u32 = 0x4000;
+    const EXTENTS: u32 = 0x8_0000;
+    const NO_ATIME: u32 = 0x80;
+    for canary in [false, true] {
+        let mut opts = options("data");
+        opts.canary.guard_grouped = canary;
+        let v = Volume::new(32, &Mkfs::blocks(1024), opts, &[5000, 0]);
+        let flip = |nr: usize, flag: u32| {
+            let flags = v.fs.get_flags(v.ino(nr)).unwrap();
+            v.fs.set_flags(&Ctx::ROOT, v.ino(nr), flags ^ flag)
+        };
+        for guard in [APPEND, IMMUTABLE] {
+            let mut group = v.group();
+            group.write(&Ctx::ROOT, v.ino(0), 5000, b"entry").unwrap();
+            if canary {
+                flip(0, guard).unwrap();
+                group.abort();
+                assert_eq!(
+                    v.content(0).len(),
+                    5000,
+                    "an append-only file became shorter"
+                );
+                flip(0, guard).unwrap();
+                continue;
+            }
+            for flag in [guard, JOURNAL_DATA, EXTENTS] {
+                assert_eq!(errno(flip(0, flag)), libc::EBUSY, "{flag:x}");
+            }
+            // What says nothing of content can be set.
+            flip(0, NO_ATIME).unwrap();
+            group.commit().unwrap();
+            // An empty file that can be appended to would be one, too.
+            for nr in [0, 1] {
+                flip(nr, guard).unwrap();
+                assert_eq!(errno(v.fs.atomic_group(&v.files)), libc::EPERM, "{nr}");
+                flip(nr, guard).unwrap();
+            }
+            let mut group = v.fs.atomic_group(&v.files[..1]).unwrap();
+            flip(1, guard).unwrap();
+            assert_eq!(errno(group.join(&Ctx::ROOT, &v.files[1])), libc::EPERM);
+            flip(1, guard).unwrap();
+        }
+        v.close();
+    }
+}
+
 #[test]
 fn it_is_refused_where_nothing_could_hold_it_together() {
     for journal in ["ordered", "writeback", "ijournal"] {

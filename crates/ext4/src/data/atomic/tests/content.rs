@@ -1,5 +1,6 @@
 //! The content of files in groups beside a model of their bytes: what is read through a group, and
-//! of the file after its end and when the volume is opened again. No crash comes between.
+//! of the file after its end, when the volume is opened again, and after a power cut behind a
+//! commit.
 
 use std::collections::BTreeMap;
 
@@ -305,6 +306,21 @@ impl Run {
             }
         }
         self.check_all();
+        if commits {
+            self.check_left();
+        }
+    }
+
+    /// What was done before a commit stands with it, beside groups and in them.
+    fn check_left(&self) {
+        let device = Arc::new(self.v.device.fork());
+        let left = Fs::open(device.clone(), FsOptions::default()).unwrap();
+        let left = Volume::of(device, left, FILES);
+        for (nr, file) in self.files.iter().enumerate() {
+            assert_same(&left.content(nr), &file.own, "left by a power cut", nr);
+        }
+        drop(left.files);
+        left.fs.unmount().unwrap();
     }
 
     fn check_all(&mut self) {
