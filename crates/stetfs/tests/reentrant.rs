@@ -77,6 +77,7 @@ fn work(case: Case, scripts: Vec<Script>) -> Work {
         base: base(case.block).unwrap(),
         region: None,
         options: options(case.preset),
+        before: vec![0; scripts.len()],
         scripts,
         promise: Default::default(),
     }
@@ -596,6 +597,7 @@ fn canary(name: &str, work: &Work, case: Case, points: usize) {
         base: work.base.clone(),
         region: None,
         scripts: Vec::new(),
+        before: Vec::new(),
         promise: work.promise,
     };
     let mut caught = Vec::new();

@@ -224,8 +224,10 @@ impl State {
         self.frozen
     }
 
-    /// Whether a file without a name is held open.
+    /// Whether a file without a name is held open, be it by the open group.
     pub fn has_nameless(&self) -> bool {
-        self.nodes.values().any(|node| node.links == 0)
+        let is_named = |id: &NodeId| self.nodes.get(id).is_some_and(|node| node.links > 0);
+        let grouped = self.group.iter().flat_map(BTreeMap::keys);
+        !self.nodes.keys().chain(grouped).all(is_named)
     }
 }
