@@ -187,7 +187,7 @@ impl AtomicFiles {
     /// is in none.
     ///
     /// # Errors
-    /// EBUSY: another does. EIO: the group of this handle was aborted, and it was not told. Those of
+    /// EBUSY: another does. EIO: the group of this handle was aborted, and it was not told. As
     /// [`Fs::throttle`].
     pub(crate) fn change<T>(
         &self,

@@ -63,8 +63,8 @@ impl Fs {
     /// `append only` or `data journaling`, and for what is immutable and stays so; EOPNOTSUPP for
     /// flags that there are not, that cannot be changed, or that mean nothing on this type of
     /// file; EBUSY for those by which content may be changed, or lies on the volume, while the file
-    /// is in an atomic group. With EXTENTS the map takes on its other form, or cannot (EOPNOTSUPP, EINVAL, ENOSPC):
-    /// then no flag changes.
+    /// is in an atomic group. With EXTENTS the map takes on its other form, or cannot (EOPNOTSUPP,
+    /// EINVAL, ENOSPC): then no flag changes.
     pub fn set_flags(&self, ctx: &Ctx, ino: Ino, flags: u32) -> Result<()> {
         self.throttle()?;
         let inode = self.inodes.iget(ino)?;

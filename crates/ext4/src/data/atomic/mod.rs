@@ -12,7 +12,8 @@
 //!
 //! Invariants:
 //! * **atomic.A1** A file is in one group at most, and while it is nobody else changes its content,
-//!   size or map, nor the flags by which these may be changed ([`Inode::check_alone`]). So what the commit takes is known when it is written.
+//!   size or map, nor the flags by which these may be changed ([`Inode::check_alone`]). So what the
+//!   commit takes is known when it is written.
 //! * **atomic.A2** Of the credits and the space that the commit takes at most, the credits fit into
 //!   one transaction, and the space is promised: a commit fails only when device or journal do.
 //! * **atomic.A3** All changes of a group are made with the locks of all its files held, in one
