@@ -47,6 +47,7 @@ mod programs;
 mod quota;
 mod record;
 mod recovery;
+mod remount;
 mod repeat;
 mod robust;
 mod rules;
