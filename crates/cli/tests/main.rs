@@ -33,6 +33,7 @@ mod interop;
 mod kernel_crash;
 mod layering;
 mod ldj;
+mod limits;
 mod log_file;
 mod manual;
 mod memory;
