@@ -61,7 +61,8 @@ pub enum BlockError {
         /// The operating system's answer.
         source: Arc<io::Error>,
     },
-    /// The file system that holds the image is full (ENOSPC or EDQUOT).
+    /// The file system that holds the image is full (ENOSPC or EDQUOT), or the image may not become
+    /// larger (EFBIG).
     #[error("no space on the host for {len} bytes at byte {offset} of the image: {source}")]
     NoSpace {
         /// First byte of the request.
@@ -211,11 +212,15 @@ impl From<String> for Holder {
 }
 
 impl BlockError {
-    /// The error of a request; a full host becomes [`BlockError::NoSpace`], but for a flush: what
-    /// is lost then is what was acknowledged, and room does not bring it back.
+    /// The error of a request; a full host, or an image that has its largest size (EFBIG), becomes
+    /// [`BlockError::NoSpace`], but for a flush: what is lost then is what was acknowledged, and
+    /// room does not bring it back.
     pub fn io(op: Op, offset: u64, len: u64, source: io::Error) -> Self {
-        let full =
-            op != Op::Flush && matches!(source.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT));
+        let full = op != Op::Flush
+            && matches!(
+                source.raw_os_error(),
+                Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG)
+            );
         let source = Arc::new(source);
         if full {
             BlockError::NoSpace {

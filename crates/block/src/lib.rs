@@ -14,8 +14,8 @@
 //!    so a crash keeps all of it or nothing.
 //! 5. After a flush that failed nothing is known about the writes since the last one that
 //!    succeeded; a later flush that succeeds does not bring them back.
-//! 6. A request that flushes by itself and fails in that says so ([`BlockError::is_of_flush`]): what
-//!    was acknowledged may be lost, not only what the request was for.
+//! 6. A request that flushes by itself and fails in that says so ([`BlockError::is_of_flush`]):
+//!    what was acknowledged may be lost, not only what the request was for.
 
 mod attempts;
 mod buf;

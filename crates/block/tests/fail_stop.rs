@@ -166,7 +166,7 @@ fn nothing_follows_a_flush_that_failed_inside_another_request() {
 /// A host that is full at a flush has lost what was acknowledged: that is no write that room helps.
 #[test]
 fn a_full_host_at_a_flush_is_a_failed_flush() {
-    for errno in [libc::ENOSPC, libc::EDQUOT] {
+    for errno in [libc::ENOSPC, libc::EDQUOT, libc::EFBIG] {
         let e = |op| BlockError::io(op, 0, 0, std::io::Error::from_raw_os_error(errno));
         assert!(e(Op::Flush).is_of_flush() && !e(Op::Flush).is_full());
         assert!(!e(Op::Write).is_of_flush() && e(Op::Write).is_full());

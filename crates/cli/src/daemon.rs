@@ -65,7 +65,10 @@ pub(crate) fn start(source: &Path, dir: &Path, told: Told<'_>) -> Result<Vec<Str
 /// Starts the server and stays until it ends: what it gets as signals is handed on, and its exit
 /// code is the answer.
 pub(crate) fn stay(source: &Path, dir: &Path, told: Told<'_>, json: bool) -> Result<Code> {
-    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(cannot_start)?;
+    let mut heard = vec![SIGTERM, SIGINT];
+    // nohup(1) is obeyed.
+    heard.extend((!stetfs_fuse::is_ignored(SIGHUP)).then_some(SIGHUP));
+    let mut signals = Signals::new(heard).map_err(cannot_start)?;
     let mut command = server(told)?;
     command.arg("--foreground");
     if json {
@@ -149,6 +152,7 @@ pub(crate) fn run(job: &Job, parent: i32) -> Result {
     // Out of the terminal's session: its end, and Ctrl-C, are not ours. Fails only for a group
     // leader.
     let _ = rustix::process::setsid();
+    let limits = stetfs_fuse::shed();
     let logs = match (&job.options.log_file, job.daemon) {
         (Some(path), _) => log::to_file(path),
         (None, true) => {
@@ -167,7 +171,7 @@ pub(crate) fn run(job: &Job, parent: i32) -> Result {
     let manager = job.daemon.then(Manager::find);
     let mut reported = false;
     let result = logs.and_then(|()| {
-        serve(job, |warnings| {
+        serve(job, limits, |warnings| {
             reported = true;
             report(&json!({ "mounted": true, "warnings": warnings }));
             if let Some(manager) = &manager {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use stetfs::low::{FsError, Preparer};
+use stetfs::low::{FsError, Preparer, VolumeOptions};
 use stetfs_fuse::{Connection, Mounted, Server, VolumeFs, is_root};
 
 use crate::failure::{Code, Failure, Result};
@@ -94,34 +94,55 @@ impl Live {
         if stops {
             self.set_flags(&wanted)?;
         }
-        if volume != current.volume()? {
-            // Before the new cache is there, which nobody is to change if its size was said.
-            self.cache_bound.set(&wanted);
-            self.fs
-                .reopen(&volume)
-                .map_err(|e| match e {
-                    FsError::Errno(libc::EBUSY) => Failure::new(
-                        Code::InUse,
-                        "files that have no name any more are still open",
-                    )
-                    .hint("end the programs that hold them (lsof +L1), then try again"),
-                    e => Failure::from(e),
-                })
-                .inspect_err(|_| {
-                    self.cache_bound.set(&current);
-                    if stops && let Err(e) = self.set_flags(&current) {
-                        tracing::error!("cannot take back a remount: {e}");
-                    }
-                })?;
-            if let Some(memory) = &self.memory {
-                memory.set_bound(volume.fs.cache_bytes);
-            }
+        let old = current.volume()?;
+        if volume != old {
+            self.reopen(&wanted, &volume).inspect_err(|_| {
+                self.cache_bound.set(&current);
+                if stops && let Err(e) = self.set_flags(&current) {
+                    tracing::error!("cannot take back a remount: {e}");
+                }
+            })?;
         }
         if !stops {
-            self.set_flags(&wanted)?;
+            self.set_flags(&wanted).inspect_err(|_| {
+                if volume != old
+                    && let Err(e) = self.reopen(&current, &old)
+                {
+                    tracing::error!("cannot take back a remount: {e}");
+                }
+            })?;
         }
         *current = wanted;
         Ok(kept)
+    }
+
+    /// Opens the volume again as `options` say, whose part for the volume is `volume`.
+    fn reopen(&self, options: &Options, volume: &VolumeOptions) -> Result {
+        // Before the new cache is there, which nobody is to change if its size was said.
+        self.cache_bound.set(options);
+        self.fs.reopen(volume).map_err(|e| {
+            if self.fs.volume().is_none() {
+                let message = format!("the mount has stopped: {e}");
+                return Failure::new(Code::Io, message).hint(
+                    "every call fails now: unmount it and mount it again; what was synced is in \
+                     the volume or in its journal",
+                );
+            }
+            match e {
+                FsError::Errno(libc::EBUSY) => Failure::new(
+                    Code::InUse,
+                    "files that have no name any more are still open",
+                )
+                .hint("end the programs that hold them (lsof +L1), then try again"),
+                FsError::Errno(libc::EROFS) => Failure::from(e)
+                    .hint("the volume or its device is read-only; the mount goes on as it was"),
+                e => Failure::from(e).hint("the mount goes on as it was"),
+            }
+        })?;
+        if let Some(memory) = &self.memory {
+            memory.set_bound(volume.fs.cache_bytes);
+        }
+        Ok(())
     }
 
     /// Gives the mount the flags of `options`. Without root it has them.

@@ -20,6 +20,7 @@ mod held;
 mod ids;
 mod interrupt;
 mod job;
+mod limits;
 mod live;
 mod log;
 mod memory;
@@ -47,6 +48,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const HELPERS: [&str; 3] = ["mount.fuse.stetfs", "mount.fuseblk.stetfs", "mount.stetfs"];
 
 fn main() -> ExitCode {
+    stetfs_fuse::hear_signals();
+    limits::outlive();
     let called = std::env::args_os().next().unwrap_or_default();
     let name = Path::new(&called).file_name().unwrap_or_default();
     if name == stetfs_fuse::VISITOR {
@@ -81,6 +84,7 @@ fn run(cli: &Cli) -> Result<ExitCode> {
         Command::Umount(args) => cmd::umount::run(args, cli.json),
         Command::Stat(args) => return Ok(cmd::stat::run(args, cli.json)?.into()),
         Command::Freeze(args) => cmd::freeze::freeze(args, cli.json),
+        Command::Sync(args) => cmd::sync::run(args, cli.json),
         Command::Thaw(args) => cmd::freeze::thaw(args, cli.json),
         Command::Bench(command) => cmd::bench::run(command, cli.json),
         Command::Crash(command) => cmd::crash::run(command, cli.json),

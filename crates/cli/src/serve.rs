@@ -12,12 +12,13 @@ use serde_json::{Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use stetfs::low::{FsError, LatencyStats, OpenedDevices, RegionInfo, Volume};
-use stetfs_fuse::{MountError, Origin, Server, is_root};
+use stetfs_fuse::{Limits, MountError, Origin, Server, is_root};
 
-use crate::cmd::{freeze, quota, record};
+use crate::cmd::{freeze, quota, record, sync};
 use crate::control::{self, server::Control};
 use crate::failure::{Code, Failure, Result};
 use crate::job::Job;
+use crate::limits;
 use crate::live::Live;
 use crate::memory::CacheBound;
 use crate::net::{self, Network};
@@ -29,8 +30,9 @@ const OTHERS: usize = 12;
 
 /// Serves until the volume is unmounted and closed. `ready` is called once the mount stands, with
 /// warnings if it is not as it was asked for.
-pub(crate) fn serve(job: &Job, ready: impl FnOnce(Vec<String>)) -> Result {
+pub(crate) fn serve(job: &Job, limits: Limits, ready: impl FnOnce(Vec<String>)) -> Result {
     abort_on_panic();
+    limits::check(&limits, &job.options)?;
     // Before a journal is replayed for a mount that cannot be.
     let dir = stetfs_fuse::check_dir(&job.dir)?;
     let _in_use = hold_hosts(job);
@@ -66,7 +68,7 @@ pub(crate) fn serve(job: &Job, ready: impl FnOnce(Vec<String>)) -> Result {
         FsError::Errno(libc::EROFS) => unreplayed(&job.source, is_sparse),
         e => e.into(),
     })?;
-    let warnings = warnings_of(job, &dir, &volume);
+    let mut warnings = warnings_of(job, &limits, &dir, &volume);
     let server = match Server::mount(
         Arc::clone(&volume),
         &dir,
@@ -86,6 +88,7 @@ pub(crate) fn serve(job: &Job, ready: impl FnOnce(Vec<String>)) -> Result {
         }
     };
     drop(volume);
+    warnings.extend(without_sync(job, &server));
     let live = Arc::new(Live::new(&server, job, memory, bound));
     handle_signals(&live, job.daemon)?;
     let control = listen(&live);
@@ -114,6 +117,16 @@ fn others() -> String {
         .into()
 }
 
+/// Of a mount that the kernel does not pass syncs of a whole volume on to.
+fn without_sync(job: &Job, server: &Server) -> Option<String> {
+    let is_told = !job.options.read_only && !server.connection().passes_sync();
+    is_told.then(|| {
+        "sync(2) and syncfs(2) do not reach this mount, and make nothing durable; fsync(2) does, \
+         and for the whole volume: stetfs sync DIR"
+            .into()
+    })
+}
+
 /// Takes down a mount that nobody was told of. The unmount waits for an answer of the server's.
 fn take_down(server: Server, live: &Live) {
     let mounted = live.mounted.clone();
@@ -123,7 +136,7 @@ fn take_down(server: Server, live: &Live) {
 }
 
 /// What is not as it was asked for, or as it had better be.
-fn warnings_of(job: &Job, dir: &Path, volume: &Volume) -> Vec<String> {
+fn warnings_of(job: &Job, limits: &Limits, dir: &Path, volume: &Volume) -> Vec<String> {
     if job.protected {
         // mount(8)'s words.
         let dir = dir.display();
@@ -140,6 +153,7 @@ fn warnings_of(job: &Job, dir: &Path, volume: &Volume) -> Vec<String> {
     let others = is_open_to_others.then(others);
     weak.into_iter()
         .chain(others)
+        .chain(limits::warnings(limits, volume.host()))
         // In the foreground what the library logs is on the terminal already.
         .chain(
             is_logged_elsewhere
@@ -314,6 +328,7 @@ fn answer(live: &Live, request: &Value) -> Result<Value> {
             Ok(stats)
         }
         Some(op @ ("freeze" | "thaw")) => freeze::answer(&live.fs, op),
+        Some("sync") => sync::answer(&*volume()?),
         Some("quota") => quota::answer(&*volume()?, request),
         Some("record") => record::answer(&*volume()?, request),
         Some("remount") => {

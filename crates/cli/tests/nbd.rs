@@ -208,6 +208,66 @@ fn requests_that_fail_are_errors_and_nothing_synced_is_lost() {
     check(&image, 5);
 }
 
+/// The kernel does not pass syncfs(2) on to such a mount, and answers it with success: that is
+/// said, and `stetfs sync` is what makes all durable. The server's machine loses its power, with
+/// what nobody flushed, and so does the mount's.
+#[test]
+fn a_sync_of_the_whole_volume_is_a_command() {
+    for by_command in [false, true] {
+        let image = image(&Mkfs::new());
+        let place = Place::new();
+        let how = ["cache=writeback"];
+        let server = Server::of(&place.beside("s"), &image, &["--filter=cache"], &how);
+        let options = "commit=3600,dirty_expire=3600";
+        let mounted = json(&["mount", "-o", options, &server.address, place.dir()]);
+        let said = mounted["warnings"].to_string();
+        assert!(said.contains("stetfs sync DIR"), "{said}");
+        let stat = || json(&["stat", place.dir()]);
+        assert_eq!(stat()["connection"]["passes_sync"], false);
+        std::fs::write(place.file("kept"), "all of it").unwrap();
+        rustix::fs::syncfs(File::open(place.dir()).unwrap()).unwrap();
+        assert_eq!(stat()["requests"]["syncfs"].as_u64().unwrap_or(0), 0);
+        if by_command {
+            assert_eq!(json(&["sync", place.dir()])["synced"], true);
+            assert_eq!(stat()["device"]["network"]["bytes_unflushed"], 0);
+        }
+        let pid = stat()["pid"].as_i64().unwrap() as i32;
+        drop(server);
+        let pid = rustix::process::Pid::from_raw(pid).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        wait_until("the end of the connection", || {
+            rustix::fs::statfs(place.dir()).is_err()
+        });
+        let _ = crate::common::daemon::stetfs(&["umount", place.dir()]);
+        ok(&["recover", image.path().to_str().unwrap()]);
+        let kept = image
+            .debugfs("cat /kept")
+            .is_ok_and(|found| found == "all of it");
+        assert_eq!(kept, by_command);
+    }
+}
+
+/// `stetfs sync` tells of what could not be made durable.
+#[test]
+fn a_sync_that_fails_says_so() {
+    let image = image(&Mkfs::new());
+    let place = Place::new();
+    let trigger = place.beside("fail");
+    let trigger_is = format!("error-file={}", trigger.display());
+    let how = ["error=EIO", "error-rate=1", &trigger_is];
+    let server = Server::of(&place.beside("s"), &image, &["--filter=error"], &how);
+    place.mount(&server.address, "commit=3600,dirty_expire=3600");
+    ok(&["sync", place.dir()]);
+    std::fs::write(place.file("late"), "lost").unwrap();
+    std::fs::write(&trigger, "").unwrap();
+    fails(&["sync", place.dir()], 6, &["failed"]);
+    let (code, said) = answer(&["sync", place.dir()]);
+    assert!(code != 0 && said["error"]["code"] == code, "{said}");
+    std::fs::remove_file(&trigger).unwrap();
+    let _ = crate::common::daemon::stetfs(&["umount", place.dir()]);
+    fails(&["sync", place.dir()], 3, &[]);
+}
+
 #[test]
 fn what_was_synced_was_flushed_there() {
     let image = image(&Mkfs::new());

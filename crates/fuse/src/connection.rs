@@ -8,10 +8,15 @@ use serde::Serialize;
 use crate::awake::{AwakeStats, AwakeView, LowLatency};
 use crate::helper;
 use crate::mount::{MountOptions, is_root};
+use crate::mounted::Mounted;
 use crate::ops::FileSystem;
 use crate::serve_options::{IoUring, ServeOptions};
 use crate::volume_fs::VolumeFsOptions;
 use crate::wire::{Agreed, Session, Transport, Use};
+
+/// Of mounts of the type `fuseblk` the kernel passes sync(2) and syncfs(2) on since Linux 6.18,
+/// which speaks 7.45; of others it does not.
+const SYNC_OF_BLOCK: u32 = 45;
 
 /// The connection of a mount.
 #[derive(Clone)]
@@ -22,6 +27,8 @@ pub struct Connection {
     awake: AwakeView,
     no_uring: Option<String>,
     asked: Asked,
+    /// The type of the mount, for the kernel's `fuseblk`.
+    is_block: bool,
 }
 
 /// What the options of the mount asked for.
@@ -50,6 +57,9 @@ pub struct ConnectionStats {
     pub queues: u16,
     /// Threads that serve requests.
     pub threads: usize,
+    /// Whether sync(2) and syncfs(2) reach the server. Where they do not they make nothing
+    /// durable: fsync(2) and `stetfs sync` do.
+    pub passes_sync: bool,
     /// The largest write request, bytes.
     pub max_write: u32,
     /// What the helper was asked about callers; nothing where there is none.
@@ -84,6 +94,7 @@ impl Connection {
         options: &ServeOptions,
         awake: AwakeView,
         no_uring: Option<String>,
+        mounted: Option<&Mounted>,
     ) -> Connection {
         Connection {
             agreed: session.agreed(),
@@ -96,7 +107,14 @@ impl Connection {
                 low_latency: options.low_latency,
                 mount: mount_options(&options.mount, &options.volume),
             },
+            is_block: mounted.is_some_and(|m| m.entry().fstype.starts_with("fuseblk")),
         }
+    }
+
+    /// Whether the kernel passes sync(2) and syncfs(2) on to the server. Where it does not they
+    /// succeed, and nothing is durable by them.
+    pub fn passes_sync(&self) -> bool {
+        self.is_block && self.agreed.kernel_minor >= SYNC_OF_BLOCK
     }
 
     /// As it is now.
@@ -122,6 +140,7 @@ impl Connection {
             why_not_io_uring: (!by_ring).then(why_not),
             queues: queues.max(1),
             threads: self.transport.threads(self.threads),
+            passes_sync: self.passes_sync(),
             max_write: self.agreed.max_write,
             questions: helper::ours().map(|helper| helper.questions()),
             mount_options: self.asked.mount.clone(),

@@ -142,7 +142,8 @@ impl Server {
             drop(session);
             return Err(take_down(e));
         }
-        let connection = Connection::new(&session, options, awake.view(), io_uring.why_not);
+        let (awakes, why_not) = (awake.view(), io_uring.why_not);
+        let connection = Connection::new(&session, options, awakes, why_not, mounted.as_ref());
         let Some(mounted) = mounted else {
             // Whoever unmounted it may be waiting for the volume to be closed.
             session.run(1, &awake).map_err(MountError::Session)?;

@@ -171,10 +171,11 @@ impl VolumeFs {
     /// remount is. Operations wait meanwhile.
     ///
     /// # Errors
-    /// EBUSY, and nothing changed, while a file without a name is in use: closing would delete it,
-    /// and its number could be that of another; and while one is written atomically. EROFS, and
-    /// nothing changed, for a device that cannot be written. After other errors the volume is
-    /// closed and every operation fails.
+    /// The volume goes on as it was: EBUSY while a file without a name is in use (closing would
+    /// delete it, and its number could be that of another), and while one is written atomically;
+    /// what [`Volume::rehearse`] finds, before anything is closed; why it could not be opened,
+    /// where only that told. Or it is closed, and every operation fails: [`volume`](Self::volume)
+    /// gives none then.
     pub fn reopen(&self, options: &VolumeOptions) -> Result<(), FsError> {
         // Changes that wait for a thaw would have the volume, and nobody freezes it in this turn.
         let _turn = self.held_back.turn();
@@ -186,19 +187,19 @@ impl VolumeFs {
             return Err(FsError::InUse("a file is being written atomically".into()));
         }
         let old = open.as_ref().ok_or(CLOSED)?;
-        old.may_reopen(options)?;
+        old.rehearse(&options.fs)?;
         // Closing would tell nobody of data that cannot be written.
         old.fs().write_data_home()?;
         let failures = old.fs().kept_failures();
         let lookups = old.fs().lookups();
-        let reopened = old.reopen(options);
+        let reopened = old.reopen(&options.fs);
         *open = None;
-        let new = reopened?;
+        let (new, refused) = reopened?;
         let fs = new.fs();
         fs.adopt_lookups(&lookups);
         fs.adopt_failures(failures);
         let once = libc::O_TRUNC | libc::O_CREAT | libc::O_EXCL;
-        self.open.handles().replace_all(|Held { file, direct }| {
+        let files = self.open.handles().replace_all(|Held { file, direct }| {
             let again = fs.go_on_with(file.ino(), file.flags & !once)?;
             if let Some(e) = file.untold_failure() {
                 again.adopt_failure(e);
@@ -207,9 +208,14 @@ impl VolumeFs {
                 file: again,
                 direct,
             })
-        })?;
+        });
+        if let Err(e) = files {
+            // Who has a file open is not to be given another, nor none.
+            let closed = new.close();
+            return closed.and(Err(e));
+        }
         *open = Some(new);
-        Ok(())
+        refused.map_or(Ok(()), Err)
     }
 
     /// The volume to oneself, when it has no files without a name. What was closed or deleted just

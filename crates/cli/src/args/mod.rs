@@ -81,6 +81,8 @@ pub(crate) enum Command {
     Freeze(FreezeArgs),
     /// Let changes of a frozen volume go on.
     Thaw(FreezeArgs),
+    /// Make all of a mounted volume durable, also where sync and syncfs(2) do not reach it.
+    Sync(FreezeArgs),
     /// Measure.
     #[command(subcommand)]
     Bench(Bench),

@@ -117,7 +117,7 @@ pub(crate) struct UmountArgs {
     pub(crate) dir: PathBuf,
 }
 
-/// Arguments of `freeze` and `thaw`.
+/// Arguments of `freeze`, `thaw` and `sync`.
 #[derive(Debug, Args)]
 pub(crate) struct FreezeArgs {
     /// Where it is mounted.

@@ -44,7 +44,7 @@ pub(crate) fn thaw(args: &FreezeArgs, as_json: bool) -> Result {
 }
 
 /// syncfs(2).
-fn write_back(dir: &Path) -> Result {
+pub(super) fn write_back(dir: &Path) -> Result {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::open(dir, flags, Mode::empty())
         .and_then(|dir| rustix::fs::syncfs(&dir))

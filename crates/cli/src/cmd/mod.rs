@@ -19,6 +19,7 @@ pub(crate) mod record;
 pub(crate) mod remount;
 pub(crate) mod ssd;
 pub(crate) mod stat;
+pub(crate) mod sync;
 pub(crate) mod umount;
 pub(crate) mod volume;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use stetfs_block::{BlockDevice, FailStop, Failures, Tap, Tapped, Watched};
+use stetfs_block::{BlockDevice, FailStop, Failures, Overlay, Tap, Tapped, Watched};
 use stetfs_journal::{Journal, JournalError, RecoveryReport};
 use stetfs_ondisk::ext4::features::{Incompat, RoCompat};
 use stetfs_ondisk::ext4::superblock::{State, Superblock};
@@ -18,7 +18,15 @@ use super::{errors, external, features, mmp, records, repeat};
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::OrphansFinished;
-use crate::types::FsOptions;
+use crate::types::{FsOptions, OnError};
+
+/// What a volume is opened for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    Use,
+    /// To see whether it can be; over copies.
+    Rehearsal,
+}
 
 impl Fs {
     /// Opens a volume: checks it, replays its journal, finishes what was left undone.
@@ -42,6 +50,42 @@ impl Fs {
         journal: Option<Arc<dyn BlockDevice>>,
         opts: FsOptions,
         progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Arc<Fs>> {
+        Fs::open_as(device, journal, opts, progress, Purpose::Use)
+    }
+
+    /// Whether a volume that is frozen or read-only, and ours, could be opened with these options:
+    /// it is opened over copies in memory of what it would change, and closed again. The device
+    /// is only read. A region that the options name is used: it must be a copy, too.
+    ///
+    /// # Errors
+    /// As [`open_with`](Self::open_with), but for what only the device's writes would tell.
+    pub fn rehearse(
+        device: Arc<dyn BlockDevice>,
+        journal: Option<Arc<dyn BlockDevice>>,
+        opts: FsOptions,
+    ) -> Result<()> {
+        let over = |device| Arc::new(Overlay::new(device)) as Arc<dyn BlockDevice>;
+        let opts = FsOptions {
+            // Damage is found, and nobody is to die of it.
+            on_error: Some(OnError::Continue),
+            ..opts
+        };
+        let journal = journal.map(over);
+        // What it has to say is said when the volume is opened in earnest.
+        tracing::subscriber::with_default(tracing::subscriber::NoSubscriber::default(), || {
+            let nobody = &mut |_, _| {};
+            let fs = Fs::open_as(over(device), journal, opts, nobody, Purpose::Rehearsal)?;
+            fs.unmount()
+        })
+    }
+
+    fn open_as(
+        device: Arc<dyn BlockDevice>,
+        journal: Option<Arc<dyn BlockDevice>>,
+        opts: FsOptions,
+        progress: &mut dyn FnMut(u64, u64),
+        purpose: Purpose,
     ) -> Result<Arc<Fs>> {
         if !opts.read_only && (device.read_only() || opts.no_recovery) {
             return Err(FsError::Errno(libc::EROFS));
@@ -68,12 +112,13 @@ impl Fs {
         let (last_word, external) = external::join(device, journal, &sb)?;
         let device = fail_stop(Arc::clone(&last_word), &opts);
         let early = Early::new(&*device, &layout, &sb);
-        let mut claim = None;
-        if !opts.read_only {
-            claim = mmp::claim(&device, &sb, &layout, &opts)?;
-        }
+        // Who rehearses has the volume.
+        let others = purpose == Purpose::Use;
+        let claim = (others && !opts.read_only).then(|| mmp::claim(&device, &sb, &layout, &opts));
+        let claim = claim.transpose()?.flatten();
         let mut log = log::find(&device, &early, &sb, external.as_deref(), opts.canary)?;
-        if opts.read_only && !opts.no_recovery && log.as_ref().is_some_and(VolumeLog::is_dirty) {
+        let replays = !opts.no_recovery && log.as_ref().is_some_and(VolumeLog::is_dirty);
+        if others && opts.read_only && replays {
             mmp::check(&device, &sb, &layout, &opts)?;
         }
         if !opts.no_recovery
@@ -110,20 +155,28 @@ impl Fs {
         }
         if !read_only {
             fs.attach();
-            if let Some(claim) = &fs.vol.sb.claim {
-                let me = fs.me.clone();
-                claim.keep(move |e| {
-                    if let Some(fs) = me.upgrade() {
-                        fs.vol.journal.abort(JournalError::Aborted(e.to_string()));
-                    }
-                })?;
-            }
+            fs.keep_claim()?;
             fs.load_quotas(&sb)?;
             fs.mark_mounted()?;
             fs.work_off_orphans(found_orphans)?;
         }
         fs.vol.sb.recovering.store(false, Ordering::Release);
         Ok(fs)
+    }
+}
+
+impl Fs {
+    /// Keeps others off the volume from now on; who takes it all the same stops the journal.
+    fn keep_claim(&self) -> Result<()> {
+        let Some(claim) = &self.vol.sb.claim else {
+            return Ok(());
+        };
+        let me = self.me.clone();
+        claim.keep(move |e| {
+            if let Some(fs) = me.upgrade() {
+                fs.vol.journal.abort(JournalError::Aborted(e.to_string()));
+            }
+        })
     }
 }
 

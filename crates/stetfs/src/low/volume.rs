@@ -9,7 +9,7 @@ use stetfs_ext4::{Fs, FsError, FsOptions, Result};
 use stetfs_journal::Composition;
 use stetfs_journal::region::RegionSource;
 use stetfs_nbd::NbdOptions;
-use stetfs_nvm::FileRegion;
+use stetfs_nvm::{FileRegion, MemRegion, Region};
 
 use super::external::{self, is_only_read};
 use super::home::HomeInfo;
@@ -123,7 +123,7 @@ impl OpenedDevices {
     /// # Errors
     /// Those of [`Fs::open`].
     pub fn start(self, options: &VolumeOptions) -> Result<Arc<Volume>> {
-        Volume::start(self.path, self.disk, self.journal, self.region, options)
+        Volume::start(self.path, self.disk, self.journal, self.region, &options.fs)
     }
 }
 
@@ -145,9 +145,9 @@ impl Volume {
         disk: OpenDisk,
         journal: Option<Host>,
         region: Option<Arc<FileRegion>>,
-        options: &VolumeOptions,
+        options: &FsOptions,
     ) -> Result<Arc<Volume>> {
-        let mut opts = options.fs.clone();
+        let mut opts = options.clone();
         if let Some(region) = &region {
             opts.region = RegionSource::Open(region.clone());
         }
@@ -164,7 +164,7 @@ impl Volume {
         }
         Ok(Arc::new(Volume {
             path,
-            options: options.fs.clone(),
+            options: options.clone(),
             disk,
             journal,
             region,
@@ -172,32 +172,54 @@ impl Volume {
         }))
     }
 
-    /// Closes the volume and opens it again with other options, keeping the device and its lock.
+    /// Closes the volume and opens it again with other options, keeping the device and its lock;
+    /// where that fails, with those that it had. Gives what is open then, and why it is not as
+    /// wanted. [`Volume::rehearse`] tells before what would be refused.
     ///
     /// # Errors
-    /// As [`Volume::may_reopen`], and nothing changed. Else as [`Volume::close`] and
-    /// [`Volume::open`]; the volume is closed then.
-    pub fn reopen(&self, options: &VolumeOptions) -> Result<Arc<Volume>> {
-        self.may_reopen(options)?;
+    /// As [`Volume::close`], and as [`Volume::open`] with the options that it had: the volume is
+    /// closed then, and what is not home is in its journal.
+    pub fn reopen(&self, options: &FsOptions) -> Result<(Arc<Volume>, Option<FsError>)> {
         self.close()?;
-        Volume::start(
-            self.path.clone(),
-            self.disk.clone(),
-            self.journal.clone(),
-            self.region.clone(),
-            options,
-        )
+        let start = |options: &FsOptions| {
+            Volume::start(
+                self.path.clone(),
+                self.disk.clone(),
+                self.journal.clone(),
+                self.region.clone(),
+                options,
+            )
+        };
+        match start(options) {
+            Ok(new) => Ok((new, None)),
+            Err(e) => {
+                tracing::error!("the volume is opened again as it was: {e}");
+                Ok((start(&self.options)?, Some(e)))
+            }
+        }
     }
 
-    /// Whether the device allows opening the volume again so.
+    /// Whether the volume can be opened with other options: it is held still, and opened over a
+    /// copy in memory. To be called with no operation under way.
     ///
     /// # Errors
-    /// EROFS if the volume is to be written, but was opened without write access to the device.
-    pub fn may_reopen(&self, options: &VolumeOptions) -> Result<()> {
-        if !options.fs.read_only && self.disk.host.device().read_only() {
+    /// Nothing changed: EROFS if the volume is to be written, but was opened without write access
+    /// to the device; else as [`Fs::rehearse`], [`Fs::freeze`] and [`Fs::thaw`].
+    pub fn rehearse(&self, options: &FsOptions) -> Result<()> {
+        if !options.read_only && self.disk.host.device().read_only() {
             return Err(FsError::Errno(rustix::io::Errno::ROFS.raw_os_error()));
         }
-        Ok(())
+        let mut opts = options.clone();
+        if let Some(region) = &self.region {
+            // Of a volume that is held still nothing is in the region.
+            let copy = MemRegion::new(region.size());
+            opts.region = RegionSource::Open(Arc::new(copy));
+        }
+        let journal = self.journal.as_ref().map(Host::device);
+        self.fs.freeze()?;
+        let rehearsed = Fs::rehearse(self.disk.view(), journal, opts);
+        self.fs.thaw()?;
+        rehearsed
     }
 
     /// The file system's operations.

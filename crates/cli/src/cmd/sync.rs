@@ -1,0 +1,43 @@
+//! `stetfs sync`: make all of a mounted volume durable, also where the kernel does not pass
+//! syncfs(2) on to its server.
+
+use std::sync::mpsc;
+use std::time::Instant;
+
+use serde_json::{Value, json};
+use stetfs::low::Volume;
+
+use super::freeze::write_back;
+use super::{connect, find_mount};
+use crate::args::FreezeArgs;
+use crate::failure::{Code, Failure, Result};
+use crate::print;
+
+/// Makes everything durable that was done to the volume mounted at a directory.
+pub(crate) fn run(args: &FreezeArgs, as_json: bool) -> Result {
+    let mount = find_mount(&args.dir)?;
+    let mut client = connect(&mount)?;
+    // What the kernel has in its pages comes to the server first.
+    write_back(&mount.dir)?;
+    let mut answer = client.request(&json!({ "op": "sync" }))?;
+    answer["dir"] = json!(mount.dir.display().to_string());
+    if as_json {
+        print::value(&answer, true);
+    }
+    Ok(())
+}
+
+/// The server's answer: when everything is durable, or why it is not. Of data that was lost it
+/// tells once.
+pub(crate) fn answer(volume: &Volume) -> Result<Value> {
+    let begun = Instant::now();
+    let (told, answer) = mpsc::channel();
+    volume
+        .fs()
+        .sync_all(Box::new(move |synced| drop(told.send(synced))));
+    let ended = |_| Failure::new(Code::Io, "the volume was closed before it was synced");
+    answer.recv().map_err(ended)??;
+    let seconds = begun.elapsed().as_secs_f64();
+    let path = volume.path().display().to_string();
+    Ok(json!({ "synced": true, "volume": path, "seconds": seconds }))
+}
