@@ -8,7 +8,9 @@ use super::plan::Plan;
 use super::pulse::Pulse;
 use super::refusal::Refusals;
 use super::volume::write_max;
-use crate::workload::feed::{Feed, compare};
+use crate::judge::promise::is_as_left;
+use crate::workload::feed::Feed;
+use crate::workload::model::{Kind, Node};
 use crate::workload::{Bounds, Deed, Generator, Op, Script, Session, USER, Weights};
 
 /// After one operation in so many a file is looked at.
@@ -110,8 +112,43 @@ impl Draws {
     fn look(&mut self, session: &Session) -> Result<(), String> {
         let paths = self.script.last().paths();
         match self.rng.choice(&paths) {
-            Some((path, _)) => compare(session, self.script.last(), path),
+            Some((path, _)) => self.compare(session, path),
             None => Ok(()),
+        }
+    }
+
+    /// What a path leads to is as the model has it.
+    fn compare(&self, session: &Session, path: &str) -> Result<(), String> {
+        let state = self.script.last();
+        let Some(node) = state.node(path) else {
+            return Ok(());
+        };
+        let failed = |e: FsError| format!("{path:?} cannot be looked at: {e}");
+        let wrong = |e: String| format!("without a crash, {path:?}: {e}");
+        let seen = session.seen(path).map_err(failed)?;
+        is_as_left(node, &seen).map_err(wrong)?;
+        if let Kind::Dir(entries) = &node.kind {
+            let names = session.names(path).map_err(failed)?;
+            if !names.iter().eq(entries.keys()) {
+                return Err(wrong(format!(
+                    "the names {names:?}, not {:?}",
+                    entries.keys()
+                )));
+            }
+        }
+        let theirs = session.grouped(path).map_err(failed)?;
+        let ours = state.grouped(path).and_then(|node| Node::content(node));
+        match (ours, theirs) {
+            (Some(ours), Some(theirs)) if *ours.data != theirs => {
+                let mut both = ours.data.iter().zip(&theirs);
+                let first = both.position(|(a, b)| a != b);
+                Err(wrong(format!(
+                    "its group has {} bytes, not {}, or others from {first:?} on",
+                    theirs.len(),
+                    ours.data.len()
+                )))
+            }
+            _ => Ok(()),
         }
     }
 }
@@ -147,7 +184,7 @@ impl Feed for Draws {
         }
         if let Some(Op::Refused { op }) = self.script.ops.last() {
             for path in paths(op) {
-                compare(session, self.script.last(), path)?;
+                self.compare(session, path)?;
             }
         }
         if self.syncs && !op.is_sync() && self.rng.u8(0..SYNC) == 0 {
@@ -165,6 +202,6 @@ impl Feed for Draws {
         let paths = self.script.last().paths();
         paths
             .iter()
-            .try_for_each(|(path, _)| compare(session, self.script.last(), path))
+            .try_for_each(|(path, _)| self.compare(session, path))
     }
 }
