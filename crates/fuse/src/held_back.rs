@@ -47,9 +47,9 @@ struct Since<F> {
 
 /// Holds back while the volume is frozen.
 pub(crate) struct HeldBack<F> {
-    /// Held by who freezes, thaws, opens the volume again or closes it, to its end, and taken before
-    /// the volume: a writer that waits for the volume of requests which wait for a thaw would keep
-    /// the thaw from it.
+    /// Held by who freezes, thaws, opens the volume again or closes it, to its end, and taken
+    /// before the volume: a writer that waits for requests which wait for a thaw would keep the
+    /// thaw from the volume.
     turn: Mutex<()>,
     since: Mutex<Option<Since<F>>>,
     /// It is about to, or does.

@@ -1,5 +1,6 @@
 //! The gate of a log: closed, nobody begins to use it. What that is for is in `engine/rest.rs`.
 
+use std::fmt;
 use std::sync::Arc;
 
 use stetfs_sync::plain::{
@@ -8,7 +9,7 @@ use stetfs_sync::plain::{
 };
 
 /// The gate.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct RestGate {
     /// No handle and no record begins.
     closed: AtomicBool,
@@ -21,8 +22,13 @@ pub(crate) struct RestGate {
 }
 
 /// The right to write one record.
-#[derive(Debug)]
 pub(crate) struct RecordUse(Arc<RestGate>);
+
+impl fmt::Debug for RecordUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RecordUse")
+    }
+}
 
 impl Drop for RecordUse {
     fn drop(&mut self) {

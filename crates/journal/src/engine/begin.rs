@@ -7,7 +7,7 @@ use stetfs_ondisk::num::{count16, count32, to_usize};
 use stetfs_sync::plain::{Instant, atomic::Ordering};
 
 use super::Inner;
-use super::room::{LEAST_TX, SLACK};
+use super::lane::{LEAST_TX, SLACK};
 use crate::error::{JournalError, Result};
 use crate::ids::{Credits, Lane};
 use crate::policy::Codec;

@@ -2,12 +2,39 @@
 
 use std::sync::Arc;
 
+use stetfs_ondisk::OnDiskError;
 use stetfs_sync::plain::atomic::{AtomicU64, Ordering};
 use stetfs_sync::plain::{Condvar, Mutex};
 
+use crate::error::Result;
 use crate::ids::{Lane, TxId};
-use crate::policy::Medium;
+use crate::policy::{Codec, Medium};
 use crate::tx::Tx;
+
+/// Log blocks kept free beyond what transactions are known to need: revokes are not counted in
+/// credits.
+pub(super) const SLACK: u64 = 8;
+
+/// Blocks that a transaction may hold, at least.
+pub(super) const LEAST_TX: u64 = 8;
+
+/// Sees to it that each ring holds the smallest transaction (room.W1).
+///
+/// # Errors
+/// `Unsupported`: one does not.
+pub(super) fn check_rings(codec: &dyn Codec, lanes: &[LaneState]) -> Result<()> {
+    let least = codec.bound(LEAST_TX, 0) + SLACK;
+    let capacity = lanes.iter().map(|lane| lane.medium.capacity()).min();
+    match capacity.filter(|capacity| *capacity < least) {
+        None => Ok(()),
+        Some(capacity) => Err(OnDiskError::Unsupported {
+            feature: format!(
+                "a journal with {capacity} blocks for a lane, where {least} are needed"
+            ),
+        }
+        .into()),
+    }
+}
 
 /// The running transaction of a lane.
 pub(crate) struct Run {

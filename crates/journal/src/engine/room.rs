@@ -6,40 +6,11 @@
 //!   credits bound, are needed only of images in the live log: after that checkpoint there are
 //!   none but those of the group that commits.
 
-use stetfs_ondisk::OnDiskError;
-
 use super::Inner;
-use super::lane::LaneState;
 use crate::error::{JournalError, Result};
 use crate::ids::BlockNr;
-use crate::policy::Codec;
 use crate::stats::bump;
 use crate::tx::Snapshot;
-
-/// Log blocks kept free beyond what transactions are known to need: revokes are not counted in
-/// credits.
-pub(super) const SLACK: u64 = 8;
-
-/// Blocks that a transaction may hold, at least.
-pub(super) const LEAST_TX: u64 = 8;
-
-/// Sees to it that each ring holds the smallest transaction (room.W1).
-///
-/// # Errors
-/// `Unsupported`: one does not.
-pub(super) fn check_rings(codec: &dyn Codec, lanes: &[LaneState]) -> Result<()> {
-    let least = codec.bound(LEAST_TX, 0) + SLACK;
-    let capacity = lanes.iter().map(|lane| lane.medium.capacity()).min();
-    match capacity.filter(|capacity| *capacity < least) {
-        None => Ok(()),
-        Some(capacity) => Err(OnDiskError::Unsupported {
-            feature: format!(
-                "a journal with {capacity} blocks for a lane, where {least} are needed"
-            ),
-        }
-        .into()),
-    }
-}
 
 impl Inner {
     /// Waits until a transaction that commits has room in its lane. Gives the log blocks that it
