@@ -450,7 +450,7 @@ impl Random<'_> {
                     _ => dir,
                 };
                 let flags = InodeFlags::from_bits_retain(fs.get_flags(ino).unwrap());
-                let flags = flags - LOCKS[0] - LOCKS[1] | lock;
+                let flags = (flags - LOCKS[0] - LOCKS[1]) | lock;
                 let _ = fs.set_flags(&Ctx::ROOT, ino, flags.bits());
             }
             (60..64, Some((.., file))) => {
