@@ -18,9 +18,10 @@ fn fixed(text: &str) -> Vec<Fixed> {
 
 /// Runs these seeds, so many states of each; all is as it should be.
 fn runs(seeds: impl IntoIterator<Item = u64>, with: &str, states: u64) {
+    let effort = Effort { states, keep: None };
     for seed in seeds {
         let plan = Plan::draw(seed, &fixed(with)).unwrap();
-        let done = run(&plan, Effort { states }, &Arc::new(Pulse::default())).unwrap();
+        let done = run(&plan, &effort, &Arc::new(Pulse::default())).unwrap();
         if let Some(found) = done.found {
             panic!("{plan}\n{}", found.finding);
         }

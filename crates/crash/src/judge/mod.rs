@@ -8,6 +8,7 @@ pub mod promise;
 mod records;
 mod recovery;
 pub mod space;
+mod synced;
 mod torn;
 
 use std::sync::Arc;
@@ -141,6 +142,7 @@ impl Work {
         Rules {
             data: self.options.journal.data(),
             records: self.options.journal.has_records(),
+            sync: self.options.sync,
             promise: self.promise,
         }
     }

@@ -10,12 +10,13 @@
 //!   block that was allocated since) before it was first written;
 //! * writeback: the same, but a block allocated since the last sync may hold anything.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use stetfs::low::{DataMode, Ino};
 
 use super::records;
+use super::synced::synced;
 use crate::tree::{Seen, SeenNode};
 use crate::workload::model::{Content, Kind, Node, NodeId, ROOT, State};
 use crate::workload::op::Op;
@@ -39,6 +40,8 @@ pub struct Rules {
     pub data: DataMode,
     /// Files are synced by records of their own.
     pub records: bool,
+    /// Each change is durable when it returns.
+    pub sync: bool,
     /// What is taken as promised.
     pub promise: Promise,
 }
@@ -64,9 +67,10 @@ impl Promises {
                     (p.state, p.all) = (at, at);
                     continue;
                 }
-                Op::Fsync { path } => (path, false),
-                Op::Fdatasync { path } => (path, true),
-                _ => continue,
+                _ => match synced(script, i, rules.sync) {
+                    Some(synced) => synced,
+                    None => continue,
+                },
             };
             let Some(id) = state.find(path) else { continue };
             let node = &state.nodes[&id];
@@ -89,14 +93,10 @@ impl Promises {
 
 /// What decides which states may come back: two moments with the same window are judged alike.
 pub fn window(script: &Script, progress: Progress, promise: Promise) -> (usize, usize) {
+    let syncs = |i: &usize| script.ops[*i].is_sync() || synced(script, *i, false).is_some();
     let synced = match promise {
         Promise::Everything => progress.acked,
-        Promise::Synced => script
-            .ops
-            .iter()
-            .take(progress.acked)
-            .rposition(Op::is_sync)
-            .map_or(0, |i| i + 1),
+        Promise::Synced => (0..progress.acked).rev().find(syncs).map_or(0, |i| i + 1),
     };
     (synced, progress.begun)
 }
@@ -122,7 +122,7 @@ pub fn judge(
         };
         for end in ends {
             let over = match rules.records {
-                true => match records::overlay(script, k, progress.acked, end) {
+                true => match records::overlay(script, k, (progress.acked, end), rules.sync) {
                     Some(over) => Some(over),
                     None => continue,
                 },
@@ -146,9 +146,11 @@ pub fn judge(
     }
     // The states that fit best tell most.
     reasons.sort_by_key(|(k, why)| std::cmp::Reverse((why.fit, *k)));
+    let mut told = HashSet::new();
+    reasons.retain(|(_, why)| told.insert(why.detail.clone()));
     let lines: Vec<String> = reasons
         .iter()
-        .take(3)
+        .take(4)
         .map(|(k, why)| {
             format!(
                 "not the state after operation {k} ({}): {}",
@@ -312,7 +314,7 @@ impl Case<'_> {
         });
         let only_data = |id| {
             let op = &self.script.ops[self.at(id) - 1];
-            node.is_dir() || matches!(op, Op::Fdatasync { .. })
+            node.is_dir() || !matches!(op, Op::Fsync { .. })
         };
         if as_then && only_data(id) {
             Ok(())

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::synced::synced;
 use crate::workload::model::{Kind, Node, NodeId, State};
 use crate::workload::op::Op;
 use crate::workload::script::Script;
@@ -17,18 +18,25 @@ pub(super) struct Overlaid {
 }
 
 /// The state after operation `k`, and on it what the syncs up to operation `upto` made durable;
-/// those after `acked` only if they can be without a commit. `None`: there was a sync that takes a
+/// those after `acked` only if they can be without a commit. With `always` each write is synced. `None`: there was a sync that takes a
 /// commit, so this state cannot come back.
-pub(super) fn overlay(script: &Script, k: usize, acked: usize, upto: usize) -> Option<Overlaid> {
+pub(super) fn overlay(
+    script: &Script,
+    k: usize,
+    (acked, upto): (usize, usize),
+    always: bool,
+) -> Option<Overlaid> {
     let mut over = Overlaid {
         state: script.states[k].clone(),
         at: BTreeMap::new(),
     };
     for (i, op) in script.ops.iter().enumerate().take(upto).skip(k) {
-        let path = match op {
-            Op::Fsync { path } | Op::Fdatasync { path } => path,
+        let (path, only_data) = match op {
             Op::SyncAll | Op::Commit | Op::Freeze | Op::Remount if i < acked => return None,
-            _ => continue,
+            _ => match synced(script, i, always) {
+                Some(synced) => synced,
+                None => continue,
+            },
         };
         let j = i + 1;
         let id = script.states[j].find(path);
@@ -40,8 +48,7 @@ pub(super) fn overlay(script: &Script, k: usize, acked: usize, upto: usize) -> O
             continue;
         }
         let done = over.put(script, k, j, id);
-        let needless =
-            matches!(op, Op::Fdatasync { .. }) && script.states[j].nodes[&id].data_changed <= k;
+        let needless = only_data && script.states[j].nodes[&id].data_changed <= k;
         if !needless && done.is_none() && i < acked {
             return None;
         }
@@ -164,8 +171,8 @@ mod tests {
         let s = script("mkdir d\nmkdir d/e\ncreate d/e/f\ncreate g\nfsync d/e/f\ncreate h\n");
         let all = s.ops.len();
         let expected = ["d", "d/e", "d/e/f"].map(String::from).to_vec();
-        assert_eq!(names(overlay(&s, 0, all, all)), Some(expected));
-        assert_eq!(names(overlay(&s, 0, 4, 4)), Some(Vec::new()));
+        assert_eq!(names(overlay(&s, 0, (all, all), false)), Some(expected));
+        assert_eq!(names(overlay(&s, 0, (4, 4), false)), Some(Vec::new()));
     }
 
     #[test]
@@ -175,8 +182,8 @@ mod tests {
                 &format!("create f\nfsync f\n{change}\nfsync g\n").replace("sync\nfsync g", "sync"),
             );
             let all = s.ops.len();
-            assert!(overlay(&s, 1, all, all).is_none(), "{change}");
-            assert!(overlay(&s, all, all, all).is_some(), "{change}");
+            assert!(overlay(&s, 1, (all, all), false).is_none(), "{change}");
+            assert!(overlay(&s, all, (all, all), false).is_some(), "{change}");
         }
     }
 
@@ -184,10 +191,10 @@ mod tests {
     fn a_synced_directory_has_the_names_that_records_made() {
         let s = script("mkdir d\nsync\ncreate d/f\nfsync d/f\nfsync d\n");
         let all = s.ops.len();
-        let over = overlay(&s, 2, all, all);
+        let over = overlay(&s, 2, (all, all), false);
         assert_eq!(names(over), Some(["d", "d/f"].map(String::from).to_vec()));
         assert!(
-            overlay(&s, 2, all, 3).is_some(),
+            overlay(&s, 2, (all, 3), false).is_some(),
             "if the sync did not return"
         );
         for change in ["create d/g", "mkdir d/e", "chmod d 700", "unlink d/f"] {
@@ -195,8 +202,8 @@ mod tests {
                 "mkdir d\nsync\ncreate d/f\nfsync d/f\n{change}\nfsync d\n"
             ));
             let all = s.ops.len();
-            assert!(overlay(&s, 2, all, all).is_none(), "{change}");
-            assert!(overlay(&s, 5, all, all).is_some(), "{change}");
+            assert!(overlay(&s, 2, (all, all), false).is_none(), "{change}");
+            assert!(overlay(&s, 5, (all, all), false).is_some(), "{change}");
         }
     }
 
@@ -204,7 +211,7 @@ mod tests {
     fn a_new_file_takes_the_name_of_an_unlinked_one() {
         let s = script("create f\nsync\nunlink f\ncreate f\nwrite f 0 10\nfsync f\n");
         let all = s.ops.len();
-        let over = overlay(&s, 2, all, all).expect("it can be");
+        let over = overlay(&s, 2, (all, all), false).expect("it can be");
         assert_eq!(
             over.state
                 .node("f")

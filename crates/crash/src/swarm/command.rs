@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::coverage::{Coverage, Covered};
 use super::plan::{Fixed, Plan};
 use super::pulse::Pulse;
-use super::run::{Done, Effort, Found, run};
+use super::run::{Done, Effort, Found, keep, run};
 use super::shrink::shrink;
 use super::states::Tried;
 use crate::answer::Answer;
@@ -52,6 +52,9 @@ pub struct SwarmArgs {
     /// Where the records of failures go [default: stetfs-crash, made when there is one].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Keep the records of all mounts, not of failures alone.
+    #[arg(long)]
+    keep: bool,
     /// Do not look for the plainest plan that still shows a failure.
     #[arg(long)]
     no_shrink: bool,
@@ -174,7 +177,7 @@ impl SwarmArgs {
             seconds: start.elapsed().as_secs_f64(),
             operations,
             tried,
-            coverage: coverage.covered(),
+            coverage: coverage.covered(self.coverage),
             broken,
         })
     }
@@ -185,10 +188,11 @@ impl SwarmArgs {
         let (answer, wait) = mpsc::channel();
         let effort = Effort {
             states: self.states,
+            keep: self.keep.then(|| self.out().to_owned()),
         };
         let (of_thread, of_plan) = (Arc::clone(&pulse), plan.clone());
         let thread = thread::Builder::new().name("swarm".into());
-        let spawned = thread.spawn(move || drop(answer.send(run(&of_plan, effort, &of_thread))));
+        let spawned = thread.spawn(move || drop(answer.send(run(&of_plan, &effort, &of_thread))));
         spawned.context("a thread for a run")?;
         let patience = Duration::from_secs(self.patience.max(1));
         loop {
@@ -211,16 +215,18 @@ impl SwarmArgs {
         }
     }
 
+    fn out(&self) -> &Path {
+        self.out.as_deref().unwrap_or(Path::new("stetfs-crash"))
+    }
+
     /// Keeps the record of a failure, and looks for a plainer plan.
     fn told(&self, plan: &Plan, found: Found) -> Result<Broken> {
         let oracle = found.finding.oracle;
         let crash = found.crash.as_ref().map(|crash| {
             let (recording, state) = &**crash;
             let mut failure = Failure::describe(recording, state, found.finding.clone());
-            let out = self.out.as_deref().unwrap_or(Path::new("stetfs-crash"));
-            std::fs::create_dir_all(out).with_context(|| format!("making {}", out.display()))?;
-            let path = out.join(format!("{}.record", recording.header.workload));
-            recording.save(&path)?;
+            let out = self.out();
+            let path = keep(recording, out)?;
             failure.record = Some(path.display().to_string());
             Ok::<_, anyhow::Error>(failure)
         });
@@ -282,7 +288,7 @@ impl SwarmArgs {
             coverage.judged,
         );
         if self.coverage {
-            text.push_str("never met:\n");
+            text.push_str("never met, though they can:\n");
             coverage
                 .never
                 .iter()

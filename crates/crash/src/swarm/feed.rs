@@ -63,6 +63,14 @@ fn bounds(plan: &Plan) -> Bounds {
         },
         _ => Bounds::default(),
     };
+    let bounds = match plan.get("tree") {
+        "small" => Bounds {
+            entries: 8,
+            names: 12,
+            ..bounds
+        },
+        _ => bounds,
+    };
     let write = bounds.write.min(write_max(plan));
     Bounds { write, ..bounds }
 }

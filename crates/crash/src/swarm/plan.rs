@@ -11,6 +11,9 @@ use super::dimension::{Dimension, JOURNAL, OP, UNSAID, dimensions};
 /// `NAME=VALUE`, of a dimension that is not drawn.
 pub type Fixed = (String, String);
 
+/// Draws that tell whether two values can meet.
+const DRAWS: u64 = 6;
+
 /// What one run does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
@@ -54,6 +57,14 @@ impl Plan {
         };
         plan.settle(all);
         Ok(plan)
+    }
+
+    /// Whether two values can be of one plan, as far as a few draws of the others tell.
+    pub fn can_have(pair: &[Fixed; 2]) -> bool {
+        (0..DRAWS).any(|seed| {
+            let has = |plan: &Plan| pair.iter().all(|(name, value)| plan.is(name, value));
+            Plan::draw(seed, pair).is_ok_and(|plan| has(&plan))
+        })
     }
 
     /// The value of a dimension.

@@ -1,8 +1,9 @@
 //! One run: a volume, its mounts with threads at work, and the crashes of each.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Error, Result};
+use anyhow::{Context, Error, Result};
 use stetfs::low::{DataMode, MemDevice, Preset};
 use stetfs_block::FaultInjector;
 use stetfs_nvm::MemRegion;
@@ -45,17 +46,30 @@ pub struct Done {
 }
 
 /// How much is tried of each run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Effort {
     /// Crash states, spread over its mounts.
     pub states: u64,
+    /// Where the record of each mount is kept, whatever is found.
+    pub keep: Option<PathBuf>,
+}
+
+/// Keeps a record in a directory, which is made if it is not there.
+///
+/// # Errors
+/// It cannot be written.
+pub(super) fn keep(recording: &Recording, dir: &Path) -> Result<PathBuf> {
+    std::fs::create_dir_all(dir).with_context(|| format!("making {}", dir.display()))?;
+    let path = dir.join(format!("{}.record", recording.header.workload));
+    recording.save(&path)?;
+    Ok(path)
 }
 
 /// Runs a plan.
 ///
 /// # Errors
 /// The volume cannot be made. Broken promises are no errors.
-pub fn run(plan: &Plan, effort: Effort, pulse: &Arc<Pulse>) -> Result<Done> {
+pub fn run(plan: &Plan, effort: &Effort, pulse: &Arc<Pulse>) -> Result<Done> {
     pulse.begins("volume", "making it");
     let mut base = volume::make(plan)?;
     let plan = &carried(plan, &base)?;
@@ -82,6 +96,9 @@ pub fn run(plan: &Plan, effort: Effort, pulse: &Arc<Pulse>) -> Result<Done> {
         match mounted.work(&base, scripts) {
             Ok((recording, left)) => {
                 done.count(&recording);
+                if let Some(dir) = &effort.keep {
+                    keep(&recording, dir)?;
+                }
                 scripts = recording.work.scripts.clone();
                 let states = effort.states.div_ceil(mounts);
                 let tried = states::search(&recording, plan, states, pulse);

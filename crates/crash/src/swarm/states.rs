@@ -1,5 +1,7 @@
 //! Crashes of a record: drawn, recovered and judged.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use super::plan::Plan;
@@ -7,7 +9,8 @@ use super::pulse::Pulse;
 use crate::judge::{Checks, Finding};
 use crate::machine::Crashed;
 use crate::record::Recording;
-use crate::state::StateId;
+use crate::state::{StateId, Why};
+use crate::walk::Place;
 use crate::work::Progresses;
 
 /// What was tried.
@@ -71,11 +74,7 @@ struct Search<'a> {
 impl Search<'_> {
     fn all(&mut self, states: u64, pulse: &Pulse) -> Option<(StateId, Finding)> {
         let recording = self.recording;
-        let mut places = recording.places(0);
-        self.rng.shuffle(&mut places);
-        places.truncate((states as usize).div_ceil(AT_ONCE));
-        // A walk only goes on.
-        places.sort_unstable();
+        let places = self.places((states as usize).div_ceil(AT_ONCE));
         let base = recording.work.machine();
         let mut walk = recording.walk(&base);
         for (place, why) in places {
@@ -93,6 +92,27 @@ impl Search<'_> {
             }
         }
         None
+    }
+
+    /// So many places: of each kind as many, as far as there are, for most are behind some write,
+    /// where less is promised.
+    fn places(&mut self, count: usize) -> Vec<(Place, Why)> {
+        let mut kinds: BTreeMap<Why, Vec<(Place, Why)>> = BTreeMap::new();
+        for (place, why) in self.recording.places(0) {
+            kinds.entry(why).or_default().push((place, why));
+        }
+        let mut drawn = Vec::new();
+        for mut places in kinds.into_values() {
+            self.rng.shuffle(&mut places);
+            drawn.extend(places.into_iter().enumerate());
+        }
+        // The first of each kind, then the second, and so on.
+        drawn.sort_by_key(|(n, _)| *n);
+        drawn.truncate(count);
+        let mut drawn: Vec<_> = drawn.into_iter().map(|(_, place)| place).collect();
+        // A walk only goes on.
+        drawn.sort_unstable();
+        drawn
     }
 
     fn one_in(&mut self, n: u8) -> bool {

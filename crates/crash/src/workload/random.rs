@@ -3,6 +3,7 @@
 mod attributes;
 mod content;
 mod deed;
+mod follow;
 mod names;
 mod there;
 mod volume;
@@ -10,8 +11,15 @@ mod volume;
 pub use self::deed::{Deed, Weights};
 use self::there::There;
 pub use self::volume::USER;
+use super::ace::touched;
 use super::model::{Kind, State};
 use super::op::{Op, held_path};
+
+/// Whether a path lies below another.
+fn is_in(path: &str, dir: &str) -> bool {
+    path.strip_prefix(dir)
+        .is_some_and(|rest| rest.starts_with('/'))
+}
 
 /// How large things become.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +30,8 @@ pub struct Bounds {
     pub write: usize,
     /// The tree stays near this many entries.
     pub entries: usize,
+    /// So many names are given: with few, those that were free again are soon used again.
+    pub names: u32,
 }
 
 impl Default for Bounds {
@@ -30,6 +40,7 @@ impl Default for Bounds {
             file: 60_000,
             write: 20_000,
             entries: 40,
+            names: 1000,
         }
     }
 }
@@ -40,6 +51,11 @@ pub struct Generator {
     key: u64,
     weights: Weights,
     bounds: Bounds,
+    /// What was changed last: much of what follows is done to it, to what is in it, or to where it
+    /// is. Empty where nothing is preferred.
+    focus: String,
+    /// What was given last, where something may follow it.
+    last: Option<Op>,
 }
 
 impl Generator {
@@ -50,6 +66,8 @@ impl Generator {
             key: seed << 32,
             weights: deed::USUAL.to_vec(),
             bounds: Bounds::default(),
+            focus: String::new(),
+            last: None,
         }
     }
 
@@ -68,6 +86,17 @@ impl Generator {
     }
 
     fn pick<'a>(&mut self, from: &[&'a String]) -> Option<&'a String> {
+        if !self.focus.is_empty() && self.rng.bool() {
+            let focus = &self.focus;
+            let is_near = |path: &&&String| {
+                let path = path.as_str();
+                path == focus || is_in(path, focus) || is_in(focus, path)
+            };
+            let near: Vec<&String> = from.iter().filter(is_near).copied().collect();
+            if let Some(path) = self.rng.choice(near) {
+                return Some(path);
+            }
+        }
         self.rng.choice(from).copied()
     }
 
@@ -82,8 +111,21 @@ impl Generator {
 
     /// The next operation that the state allows; `None`: there was none in so many tries.
     pub fn allowed(&mut self, state: &State) -> Option<Op> {
-        let drawn = (0..200).filter_map(|_| self.candidate(state));
-        drawn.into_iter().find(|op| state.allows(op).is_ok())
+        let last = self.last.take();
+        let following = last.and_then(|last| self.following(&last, state));
+        let drawn = following.or_else(|| {
+            (0..200).find_map(|_| {
+                let op = self.candidate(state)?;
+                state.allows(&op).is_ok().then_some(op)
+            })
+        })?;
+        self.last = Some(drawn.clone());
+        if !drawn.is_sync()
+            && let Some(path) = touched(&drawn).last()
+        {
+            self.focus = (*path).to_owned();
+        }
+        Some(drawn)
     }
 
     /// Now and then the sync of a file.

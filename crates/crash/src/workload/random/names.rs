@@ -9,7 +9,7 @@ impl Generator {
     /// A path that is not taken. Some names are long, so that directories soon need several blocks.
     pub(super) fn new_path(&mut self, there: &There<'_>) -> String {
         loop {
-            let n = self.rng.u32(0..1000);
+            let n = self.rng.u32(0..self.bounds.names);
             let name = if self.rng.u8(0..3) == 0 {
                 format!("n{n}{}", "-long".repeat(20))
             } else {

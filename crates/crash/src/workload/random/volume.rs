@@ -62,7 +62,7 @@ impl Generator {
     pub(super) fn flags(&mut self, there: &There<'_>) -> Option<Op> {
         let is_guarded = |path: &&&String| there.state.node(path).is_some_and(|n| n.is_guarded());
         let guarded: Vec<&String> = there.any.iter().filter(is_guarded).copied().collect();
-        if !guarded.is_empty() && self.rng.u8(0..3) > 0 {
+        if !guarded.is_empty() && self.rng.bool() {
             let path = self.pick(&guarded)?.clone();
             let flags = there.state.node(&path)?.flags;
             let has = |flag: &Flag| flags & flag.bit() != 0;
@@ -75,8 +75,11 @@ impl Generator {
             false => &there.files,
         };
         let path = self.pick(of)?.clone();
-        let flag = *self.rng.choice(&Flag::ALL[1..])?;
-        let on = self.rng.u8(0..3) > 0;
+        let flag = match self.rng.u8(0..3) {
+            0 => *self.rng.choice(&Flag::ALL[3..])?,
+            _ => *self.rng.choice(&[Flag::Append, Flag::Immutable])?,
+        };
+        let on = there.state.node(&path)?.flags & flag.bit() == 0;
         Some(Op::Chattr { path, flag, on })
     }
 
