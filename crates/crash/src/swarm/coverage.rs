@@ -56,7 +56,8 @@ impl Coverage {
     pub fn add(&mut self, plan: &Plan, states: u64) {
         let value = |(i, dimension): (usize, &Dimension)| {
             let is = |(value, _): &(String, u32)| plan.is(&dimension.name, value);
-            Some((i, dimension.values.iter().position(is)?))
+            let value = dimension.values.iter().position(is)?;
+            dimension.is_drawn().then_some((i, value))
         };
         let values: Vec<Value> = self.all.iter().enumerate().filter_map(value).collect();
         for (n, a) in values.iter().enumerate() {
@@ -76,7 +77,7 @@ impl Coverage {
     /// What met so far; with `never` also what did not.
     pub fn covered(&self, never: bool) -> Covered {
         let mut values: Vec<Value> = Vec::new();
-        for (i, dimension) in self.all.iter().enumerate() {
+        for (i, dimension) in self.all.iter().enumerate().filter(|(_, d)| d.is_drawn()) {
             values.extend((0..dimension.values.len()).map(|v| (i, v)));
         }
         let mut covered = Covered {
@@ -121,7 +122,7 @@ mod tests {
         assert_eq!(coverage.covered(false).met, 0);
         coverage.add(&Plan::draw(1, &[]).unwrap(), 5);
         let one = coverage.covered(false);
-        let n = dimensions().len() as u64;
+        let n = dimensions().iter().filter(|d| d.is_drawn()).count() as u64;
         assert_eq!(
             (one.met, one.judged, one.fewest),
             (n * (n - 1) / 2, n * (n - 1) / 2, 5)

@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 
 use stetfs::low::{Preset, check_option, options_help};
 
+use crate::canary;
 use crate::workload::Deed;
 
 /// A question that each run answers.
@@ -145,6 +146,17 @@ fn journal() -> Vec<Dimension> {
     all
 }
 
+/// The deliberate fault, of which a search of the lab's own has one: none is ever drawn.
+fn canaries() -> Dimension {
+    let faults = canary::all().map(|fault| (fault.name.to_owned(), 0));
+    Dimension {
+        name: "canary".into(),
+        values: std::iter::once(("no".to_owned(), 1))
+            .chain(faults)
+            .collect(),
+    }
+}
+
 /// All dimensions there are.
 pub fn dimensions() -> &'static [Dimension] {
     static ALL: LazyLock<Vec<Dimension>> = LazyLock::new(all);
@@ -156,6 +168,7 @@ fn all() -> Vec<Dimension> {
     all.extend(journal());
     all.extend(of_table(OPTIONS));
     all.extend(of_table(WORK));
+    all.push(canaries());
     all.extend(Deed::ALL.into_iter().map(|deed| Dimension {
         name: format!("{OP}{}", deed.name()),
         values: owned(OFTEN),
@@ -164,6 +177,11 @@ fn all() -> Vec<Dimension> {
 }
 
 impl Dimension {
+    /// Whether more than one value can be drawn.
+    pub fn is_drawn(&self) -> bool {
+        self.values.iter().filter(|(_, weight)| *weight > 0).count() > 1
+    }
+
     /// The value that asks nothing of anything else.
     pub fn plain(&self) -> &str {
         self.values.first().map_or("", |(value, _)| value)

@@ -189,6 +189,9 @@ fn journal(plan: &Plan, mount: u64) -> Result<JournalSpec> {
         }
     }
     text.push_str(&format!(",cache={}", plan.get("cache")));
+    if !plan.is("canary", "no") {
+        text.push_str(&format!(",canary={}", plan.get("canary")));
+    }
     text.parse().map_err(Error::msg)
 }
 
