@@ -136,12 +136,20 @@ impl Failure {
     }
 }
 
-/// Text for a terminal: names of others' making must not steer it, so control characters, but for
-/// ends of lines, are escaped.
+/// Whether a character is not shown but steers a terminal, or turns the direction of what is
+/// written around it (Unicode's Bidi_Control).
+pub(crate) fn is_unseen(c: char) -> bool {
+    let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}'
+        | '\u{2066}'..='\u{2069}');
+    c.is_control() || turns
+}
+
+/// Text for a terminal: names of others' making must not steer it, so what is not seen, but for
+/// ends of lines, is escaped.
 pub(crate) fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
-        match c.is_control() && c != '\n' {
+        match is_unseen(c) && c != '\n' {
             true => shown.extend(c.escape_default()),
             false => shown.push(c),
         }

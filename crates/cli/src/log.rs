@@ -39,17 +39,20 @@ pub(crate) fn to_stderr() {
 /// It cannot be opened or made.
 pub(crate) fn to_file(path: &Path) -> Result {
     // What messages say of names is for those alone who may read them. Nobody is waited for (a
-    // pipe).
+    // pipe). A symbolic link may be somebody else's, who has the server write elsewhere.
     let opened = File::options()
         .append(true)
         .create(true)
         .mode(0o640)
-        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_NOFOLLOW)
         .open(path);
     let file = opened.map_err(|e| {
         let message = format!("cannot open the log file {}: {e}", path.display());
-        Failure::new(Code::Usage, message)
-            .hint("name a file in a directory that is there, and that you may write")
+        let hint = match e.raw_os_error() {
+            Some(libc::ELOOP) => "it is a symbolic link: name what it leads to",
+            _ => "name a file in a directory that is there, and that you may write",
+        };
+        Failure::new(Code::Usage, message).hint(hint)
     })?;
     // Fails only if it was done before.
     let _ = tracing_subscriber::fmt()

@@ -60,7 +60,7 @@ fn run(args: &[String], scratch: &Path) -> Cost {
 
 /// The most memory that a process had so far, bytes; none when it has ended, or does not run the
 /// binary yet: until then it is this process whose memory it has, and that makes the volumes.
-fn peak(pid: u32) -> Option<u64> {
+pub(crate) fn peak(pid: u32) -> Option<u64> {
     let runs = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
     if runs != Path::new(BINARY) {
         return None;

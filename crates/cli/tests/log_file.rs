@@ -146,7 +146,11 @@ fn a_file_that_cannot_be_opened_is_told_before_the_mount() {
     let d = Daemon::unmounted(Image::make(64 << 20, &Mkfs::new()).unwrap());
     let before = std::fs::read(d.image.path()).unwrap();
     let none = d.dir.with_file_name("none").join("log");
-    for path in [none.as_path(), &d.dir] {
+    // Somebody else has it written elsewhere.
+    let (link, victim) = (d.dir.with_file_name("link"), d.dir.with_file_name("victim"));
+    std::fs::write(&victim, "whole").unwrap();
+    std::os::unix::fs::symlink(&victim, &link).unwrap();
+    for path in [none.as_path(), &d.dir, &link] {
         let name = path.to_str().unwrap();
         let words = ["cannot open the log file", name];
         let option = format!("log_file={name}");
@@ -158,6 +162,7 @@ fn a_file_that_cannot_be_opened_is_told_before_the_mount() {
             }
         }
     }
+    assert_eq!(std::fs::read(victim).unwrap(), b"whole");
     assert_eq!(
         std::fs::read(d.image.path()).unwrap(),
         before,

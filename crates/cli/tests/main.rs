@@ -13,6 +13,7 @@ mod certify;
 mod commands;
 mod common;
 mod connection;
+mod copying;
 mod cost;
 mod crash;
 mod damage;

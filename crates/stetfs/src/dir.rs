@@ -1,20 +1,18 @@
 //! Reading directories.
 
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
-
-use rustix::fs::OFlags;
-use rustix::io::Errno;
 
 use crate::error::{Error, Result};
 use crate::low::{self, FileType, Fs, FsError, Ino, OpenRef};
 use crate::metadata::Metadata;
 use crate::resolve::{self, Found, Last};
-use crate::shared::{Shared, errno, error_of};
-use crate::volume::Volume;
+use crate::shared::{errno, error_of};
+use crate::volume::{Volume, WeakVolume};
 use stetfs_ext4::Ctx;
 
 /// Names that are read at a time.
@@ -25,7 +23,7 @@ const BATCH: usize = 64;
 pub struct ReadDir {
     // Goes before the volume does.
     open: OpenRef,
-    volume: Arc<Shared>,
+    volume: Volume,
     path: PathBuf,
     /// Read, and not given yet; the last one first.
     batch: Vec<low::DirEntry>,
@@ -36,7 +34,7 @@ pub struct ReadDir {
 /// A name in a directory.
 #[derive(Clone)]
 pub struct DirEntry {
-    volume: Weak<Shared>,
+    volume: WeakVolume,
     path: PathBuf,
     kind: FileType,
 }
@@ -77,7 +75,7 @@ impl DirEntry {
     /// It is gone; the volume is closed.
     pub fn metadata(&self) -> Result<Metadata> {
         match self.volume.upgrade() {
-            Some(shared) => Volume { shared }.symlink_metadata(&self.path),
+            Some(volume) => volume.symlink_metadata(&self.path),
             None => {
                 let closed = error_of(Errno::SHUTDOWN);
                 Err(Error::new("look at", &self.path, closed))
@@ -117,12 +115,13 @@ pub(crate) fn open(fs: &Fs, dir: &Found<'_>) -> low::Result<OpenRef> {
 }
 
 impl ReadDir {
-    pub(crate) fn new(volume: &Arc<Shared>, path: &Path) -> Result<ReadDir> {
-        let fs = volume.fs();
-        let open = resolve::find(fs, path, Last::Follow).and_then(|dir| self::open(fs, &dir));
+    pub(crate) fn new(volume: &Volume, path: &Path) -> Result<ReadDir> {
+        let start = volume.start();
+        let found = resolve::find(start, path, Last::Follow);
+        let open = found.and_then(|dir| self::open(start.fs, &dir));
         Ok(ReadDir {
             open: open.map_err(|e| Error::new("read the directory", path, e))?,
-            volume: Arc::clone(volume),
+            volume: volume.clone(),
             path: path.to_owned(),
             batch: Vec::new(),
             next: Some(0),
@@ -140,12 +139,12 @@ impl ReadDir {
             Some(kind) => kind,
             // The volume's directories do not say.
             None => {
-                let attr = self.volume.fs().getattr(entry.ino);
+                let attr = self.volume.shared.fs().getattr(entry.ino);
                 attr.map_err(|e| Error::new("look at", &path, e))?.kind
             }
         };
         Ok(DirEntry {
-            volume: Arc::downgrade(&self.volume),
+            volume: self.volume.downgrade(),
             path,
             kind,
         })
@@ -164,7 +163,7 @@ impl Iterator for ReadDir {
         while self.batch.is_empty() {
             // Nothing comes after an error.
             let from = self.next.take()?;
-            match batch(self.volume.fs(), &self.open, from) {
+            match batch(self.volume.shared.fs(), &self.open, from) {
                 Ok((mut batch, next)) => {
                     batch.reverse();
                     (self.batch, self.next) = (batch, next);
@@ -183,6 +182,6 @@ impl Volume {
     /// # Errors
     /// It is not there, or no directory.
     pub fn read_dir(&self, path: impl AsRef<Path>) -> Result<ReadDir> {
-        ReadDir::new(&self.shared, path.as_ref())
+        ReadDir::new(self, path.as_ref())
     }
 }

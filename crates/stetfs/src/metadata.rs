@@ -218,7 +218,7 @@ impl Volume {
     }
 
     fn look(&self, path: &Path, last: Last) -> Result<Metadata> {
-        let found = resolve::find(self.shared.fs(), path, last);
+        let found = resolve::find(self.start(), path, last);
         let attr = found.map(|found| found.attr.clone());
         attr.map(Metadata)
             .map_err(|e| Error::new("look at", path, e))
@@ -254,7 +254,7 @@ impl Volume {
 
     fn set(&self, path: &Path, set: &SetMetadata, last: Last) -> Result<()> {
         let fs = self.shared.fs();
-        let done = resolve::find(fs, path, last)
+        let done = resolve::find(self.start(), path, last)
             .and_then(|found| fs.setattr(&Ctx::ROOT, found.ino(), &set.0));
         done.map(drop).map_err(|e| Error::new("change", path, e))
     }

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use crate::dir;
 use crate::error::{Error, Result};
 use crate::low::{self, Attr, Fs, FsError, Ino, RenameFlags};
-use crate::resolve::{Found, Last, Place, find, place};
+use crate::resolve::{Found, Last, Place, Start, find, place};
 use crate::shared::{errno, is};
 use crate::volume::Volume;
 use stetfs_ext4::Ctx;
@@ -56,8 +56,12 @@ fn made(fs: &Fs, attr: Attr) {
 ///
 /// # Errors
 /// As [`place`]; ENOENT if the path says that it is one.
-fn file_place<'a, 'p>(fs: &'a Fs, path: &'p Path, of_root: Errno) -> low::Result<Place<'a, 'p>> {
-    let place = place(fs, path, of_root)?;
+fn file_place<'a, 'p>(
+    start: Start<'a>,
+    path: &'p Path,
+    of_root: Errno,
+) -> low::Result<Place<'a, 'p>> {
+    let place = place(start, path, of_root)?;
     match place.is_dir {
         true => errno(Errno::NOENT),
         false => Ok(place),
@@ -81,7 +85,7 @@ impl Volume {
 
     fn make_dir(&self, path: &Path) -> low::Result<()> {
         let fs = self.fs();
-        let Place { dir, name, .. } = place(fs, path, Errno::EXIST)?;
+        let Place { dir, name, .. } = place(self.start(), path, Errno::EXIST)?;
         let umask = self.shared.umask;
         let attr = fs.mkdir(&self.shared.maker, dir.ino(), &name, DIR_MODE, umask)?;
         made(fs, attr);
@@ -118,7 +122,7 @@ impl Volume {
 
     /// Makes a directory if it is not there.
     fn need_dir(&self, path: &Path) -> low::Result<()> {
-        let is_dir = || find(self.fs(), path, Last::Follow).is_ok_and(|f| f.attr.kind.is_dir());
+        let is_dir = || find(self.start(), path, Last::Follow).is_ok_and(|f| f.attr.kind.is_dir());
         match self.make_dir(path) {
             Err(_) if is_dir() => Ok(()),
             made => made,
@@ -132,9 +136,10 @@ impl Volume {
     pub fn symlink(&self, target: impl AsRef<Path>, link: impl AsRef<Path>) -> Result<()> {
         let (target, link) = (target.as_ref().as_os_str().as_bytes(), link.as_ref());
         let fs = self.fs();
-        let done = file_place(fs, link, Errno::EXIST).and_then(|Place { dir, name, .. }| {
-            fs.symlink(&self.shared.maker, dir.ino(), &name, target)
-        });
+        let done =
+            file_place(self.start(), link, Errno::EXIST).and_then(|Place { dir, name, .. }| {
+                fs.symlink(&self.shared.maker, dir.ino(), &name, target)
+            });
         done.map(|attr| made(fs, attr))
             .map_err(|e| Error::new("make the symbolic link", link, e))
     }
@@ -145,7 +150,7 @@ impl Volume {
     /// It is not there, or none.
     pub fn read_link(&self, path: impl AsRef<Path>) -> Result<PathBuf> {
         let (fs, path) = (self.fs(), path.as_ref());
-        let target = find(fs, path, Last::Keep).and_then(|found| match found.attr.kind {
+        let target = find(self.start(), path, Last::Keep).and_then(|found| match found.attr.kind {
             low::FileType::Symlink => fs.readlink(found.ino()),
             _ => errno(Errno::INVAL),
         });
@@ -161,9 +166,10 @@ impl Volume {
         let (fs, path) = (self.fs(), path.as_ref());
         let (mode, rdev) = node.mode_and_rdev();
         let (maker, umask) = (&self.shared.maker, self.shared.umask);
-        let done = file_place(fs, path, Errno::EXIST).and_then(|Place { dir, name, .. }| {
-            fs.mknod(maker, dir.ino(), &name, mode, umask, rdev)
-        });
+        let done =
+            file_place(self.start(), path, Errno::EXIST).and_then(|Place { dir, name, .. }| {
+                fs.mknod(maker, dir.ino(), &name, mode, umask, rdev)
+            });
         done.map(|attr| made(fs, attr))
             .map_err(|e| Error::new("make", path, e))
     }
@@ -176,8 +182,8 @@ impl Volume {
     /// read-only volume.
     pub fn hard_link(&self, path: impl AsRef<Path>, link: impl AsRef<Path>) -> Result<()> {
         let (fs, path, link) = (self.fs(), path.as_ref(), link.as_ref());
-        let done = find(fs, path, Last::Keep).and_then(|found| {
-            let Place { dir, name, .. } = file_place(fs, link, Errno::EXIST)?;
+        let done = find(self.start(), path, Last::Keep).and_then(|found| {
+            let Place { dir, name, .. } = file_place(self.start(), link, Errno::EXIST)?;
             fs.link(&Ctx::ROOT, found.ino(), dir.ino(), &name)
         });
         done.map(|attr| made(fs, attr))
@@ -198,8 +204,8 @@ impl Volume {
 
     fn move_to(&self, from: &Path, to: &Path) -> low::Result<()> {
         let fs = self.fs();
-        let old = place(fs, from, Errno::BUSY)?;
-        let new = place(fs, to, Errno::BUSY)?;
+        let old = place(self.start(), from, Errno::BUSY)?;
+        let new = place(self.start(), to, Errno::BUSY)?;
         if old.is_dir || new.is_dir {
             let moved = Found::lookup(fs, old.dir.ino(), &old.name)?;
             if !moved.attr.kind.is_dir() {
@@ -224,12 +230,13 @@ impl Volume {
     /// It is not there; a directory; an immutable file; a read-only volume.
     pub fn remove_file(&self, path: impl AsRef<Path>) -> Result<()> {
         let (fs, path) = (self.fs(), path.as_ref());
-        let done = place(fs, path, Errno::ISDIR).and_then(|Place { dir, name, is_dir }| {
-            if is_dir && !Found::lookup(fs, dir.ino(), &name)?.attr.kind.is_dir() {
-                return errno(Errno::NOTDIR);
-            }
-            fs.unlink(&Ctx::ROOT, dir.ino(), &name)
-        });
+        let done =
+            place(self.start(), path, Errno::ISDIR).and_then(|Place { dir, name, is_dir }| {
+                if is_dir && !Found::lookup(fs, dir.ino(), &name)?.attr.kind.is_dir() {
+                    return errno(Errno::NOTDIR);
+                }
+                fs.unlink(&Ctx::ROOT, dir.ino(), &name)
+            });
         done.map_err(|e| Error::new("remove", path, e))
     }
 
@@ -239,7 +246,7 @@ impl Volume {
     /// It is not there, or no directory, or not empty; a read-only volume.
     pub fn remove_dir(&self, path: impl AsRef<Path>) -> Result<()> {
         let (fs, path) = (self.fs(), path.as_ref());
-        let done = place(fs, path, Errno::BUSY)
+        let done = place(self.start(), path, Errno::BUSY)
             .and_then(|Place { dir, name, .. }| fs.rmdir(&Ctx::ROOT, dir.ino(), &name));
         done.map_err(|e| Error::new("remove the directory", path, e))
     }
@@ -253,16 +260,17 @@ impl Volume {
     pub fn remove_dir_all(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         let fs = self.fs();
-        let done = place(fs, path, Errno::BUSY).and_then(|Place { dir, name, .. }| {
-            match fs.unlink(&Ctx::ROOT, dir.ino(), &name) {
-                Err(e) if is(&e, Errno::ISDIR) => {
-                    let top = Found::lookup(fs, dir.ino(), &name)?;
-                    empty(fs, top)?;
-                    fs.rmdir(&Ctx::ROOT, dir.ino(), &name)
+        let done =
+            place(self.start(), path, Errno::BUSY).and_then(|Place { dir, name, .. }| {
+                match fs.unlink(&Ctx::ROOT, dir.ino(), &name) {
+                    Err(e) if is(&e, Errno::ISDIR) => {
+                        let top = Found::lookup(fs, dir.ino(), &name)?;
+                        empty(fs, top)?;
+                        fs.rmdir(&Ctx::ROOT, dir.ino(), &name)
+                    }
+                    done => done,
                 }
-                done => done,
-            }
-        });
+            });
         done.map_err(|e| Error::new("remove", path, e))
     }
 }

@@ -1,7 +1,6 @@
 //! Opening files, and what takes no more than that.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -110,7 +109,7 @@ impl OpenOptions {
     /// room.
     pub fn open(&self, volume: &Volume, path: impl AsRef<Path>) -> Result<File> {
         let path = path.as_ref();
-        let opened = self.open_in(&volume.shared, path);
+        let opened = self.open_in(volume, path);
         let open = opened.map_err(|e| Error::new("open", path, e))?;
         Ok(File::new(open, &volume.shared, path, self.access()))
     }
@@ -145,10 +144,10 @@ impl OpenOptions {
         Ok(flags.bits() as i32)
     }
 
-    fn open_in(&self, volume: &Arc<Shared>, path: &Path) -> low::Result<OpenRef> {
+    fn open_in(&self, volume: &Volume, path: &Path) -> low::Result<OpenRef> {
         let flags = self.flags()?;
-        let fs = volume.fs();
-        let mut walk = PathWalk::new(fs, path)?;
+        let fs: &Fs = volume.shared.fs();
+        let mut walk = PathWalk::new(volume.start(), path)?;
         loop {
             let Some(name) = walk.reach_last()? else {
                 return match self.create_new {
@@ -173,7 +172,7 @@ impl OpenOptions {
             if walk.is_dir {
                 return errno(Errno::ISDIR);
             }
-            match self.make(volume, fs, &walk.at, &name, flags) {
+            match self.make(&volume.shared, fs, &walk.at, &name, flags) {
                 // Somebody else made it meanwhile.
                 Err(e) if !self.create_new && is(&e, Errno::EXIST) => walk.again(name),
                 made => return made,

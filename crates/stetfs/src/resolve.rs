@@ -2,12 +2,13 @@
 
 use std::borrow::Cow;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::io::Errno;
 
 use crate::low::{Attr, FileType, Fs, Ino, ROOT_INO, Result};
-use crate::shared::errno;
+use crate::shared::{Shared, errno};
 
 /// Symbolic links that are followed on one walk, as Linux has it.
 const MOST_LINKS: u32 = 40;
@@ -45,6 +46,42 @@ impl<'a> Found<'a> {
     }
 }
 
+/// A directory that no path leaves: the base of [`Volume::beneath`](crate::Volume::beneath). It is
+/// this directory, with or without a name, while this lives.
+pub(crate) struct Base {
+    shared: Arc<Shared>,
+    ino: Ino,
+    /// What its paths begin with.
+    path: PathBuf,
+}
+
+impl Drop for Base {
+    fn drop(&mut self) {
+        self.shared.fs().forget(self.ino, 1);
+    }
+}
+
+impl Base {
+    /// The directory that was found at `path`.
+    pub(crate) fn new(shared: &Arc<Shared>, path: &Path, found: Found<'_>) -> Base {
+        let ino = found.ino();
+        // Its lookup is this one's now.
+        std::mem::forget(found);
+        Base {
+            shared: Arc::clone(shared),
+            ino,
+            path: path.to_owned(),
+        }
+    }
+}
+
+/// Where paths begin: at the root, or in a base that they do not leave.
+#[derive(Clone, Copy)]
+pub(crate) struct Start<'a> {
+    pub(crate) fs: &'a Fs,
+    pub(crate) base: Option<&'a Base>,
+}
+
 /// What becomes of a symbolic link at the end of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Last {
@@ -65,9 +102,9 @@ pub(crate) struct Place<'a, 'p> {
 /// The file at `path`.
 ///
 /// # Errors
-/// ENOENT, ENOTDIR, ELOOP, ENAMETOOLONG.
-pub(crate) fn find<'a>(fs: &'a Fs, path: &Path, last: Last) -> Result<Found<'a>> {
-    let mut walk = PathWalk::new(fs, path)?;
+/// ENOENT, ENOTDIR, ELOOP, ENAMETOOLONG; EXDEV for a path that is not of the base.
+pub(crate) fn find<'a>(start: Start<'a>, path: &Path, last: Last) -> Result<Found<'a>> {
+    let mut walk = PathWalk::new(start, path)?;
     while let Some(name) = walk.rest.pop() {
         let ends = walk.rest.is_empty() && !walk.is_dir;
         walk.step(name, last == Last::Follow || !ends)?;
@@ -82,8 +119,12 @@ pub(crate) fn find<'a>(fs: &'a Fs, path: &Path, last: Last) -> Result<Found<'a>>
 ///
 /// # Errors
 /// As [`find`]; `of_root` if the path names the root.
-pub(crate) fn place<'a, 'p>(fs: &'a Fs, path: &'p Path, of_root: Errno) -> Result<Place<'a, 'p>> {
-    let mut walk = PathWalk::new(fs, path)?;
+pub(crate) fn place<'a, 'p>(
+    start: Start<'a>,
+    path: &'p Path,
+    of_root: Errno,
+) -> Result<Place<'a, 'p>> {
+    let mut walk = PathWalk::new(start, path)?;
     match walk.reach_last()? {
         Some(name) => Ok(Place {
             dir: walk.at,
@@ -96,7 +137,7 @@ pub(crate) fn place<'a, 'p>(fs: &'a Fs, path: &'p Path, of_root: Errno) -> Resul
 
 /// A path looked up name by name (in Linux, a path walk).
 pub(crate) struct PathWalk<'a, 'p> {
-    fs: &'a Fs,
+    start: Start<'a>,
     /// As far as it went.
     pub(crate) at: Found<'a>,
     /// The names to come, the last one first.
@@ -115,14 +156,23 @@ fn names(path: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 impl<'a, 'p> PathWalk<'a, 'p> {
-    pub(crate) fn new(fs: &'a Fs, path: &'p Path) -> Result<PathWalk<'a, 'p>> {
-        let path = path.as_os_str().as_bytes();
-        if path.is_empty() {
+    pub(crate) fn new(start: Start<'a>, path: &'p Path) -> Result<PathWalk<'a, 'p>> {
+        if path.as_os_str().is_empty() {
             return errno(Errno::NOENT);
         }
+        let (ino, path) = match start.base {
+            None => (ROOT_INO, path),
+            Some(base) => match path.strip_prefix(&base.path) {
+                Ok(path) if !path.components().any(|c| c == Component::ParentDir) => {
+                    (base.ino, path)
+                }
+                _ => return errno(Errno::XDEV),
+            },
+        };
+        let path = path.as_os_str().as_bytes();
         Ok(PathWalk {
-            fs,
-            at: Found::lookup(fs, ROOT_INO, b".")?,
+            start,
+            at: Found::lookup(start.fs, ino, b".")?,
             rest: names(path).map(Cow::Borrowed).collect(),
             links: 0,
             is_dir: path.ends_with(b"/"),
@@ -150,7 +200,7 @@ impl<'a, 'p> PathWalk<'a, 'p> {
     pub(crate) fn look(&self, name: &[u8]) -> Result<Found<'a>> {
         // The file system finds `.` of anything.
         match self.at.attr.kind {
-            FileType::Directory => Found::lookup(self.fs, self.at.ino(), name),
+            FileType::Directory => Found::lookup(self.start.fs, self.at.ino(), name),
             _ => errno(Errno::NOTDIR),
         }
     }
@@ -167,15 +217,15 @@ impl<'a, 'p> PathWalk<'a, 'p> {
     /// Goes where a symbolic link in the directory at hand leads.
     pub(crate) fn follow(&mut self, link: &Found<'_>) -> Result<()> {
         self.links += 1;
-        if self.links > MOST_LINKS {
+        if self.links > MOST_LINKS || self.start.base.is_some() {
             return errno(Errno::LOOP);
         }
-        let target = self.fs.readlink(link.ino())?;
+        let target = self.start.fs.readlink(link.ino())?;
         if target.is_empty() {
             return errno(Errno::NOENT);
         }
         if target.starts_with(b"/") {
-            self.at = Found::lookup(self.fs, ROOT_INO, b".")?;
+            self.at = Found::lookup(self.start.fs, ROOT_INO, b".")?;
         }
         if self.rest.is_empty() {
             self.is_dir |= target.ends_with(b"/");

@@ -2,12 +2,15 @@
 
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+
+use rustix::io::Errno;
 
 use crate::error::{Error, Result, Why};
 use crate::low;
 use crate::options::MountOptions;
-use crate::shared::{Shared, wait};
+use crate::resolve::{self, Base, Last, Start};
+use crate::shared::{Shared, errno, wait};
 
 /// An open volume: its files by path. See the [crate] for what paths mean, and for what stands
 /// after a crash.
@@ -17,7 +20,28 @@ use crate::shared::{Shared, wait};
 /// and [`Walk`](crate::Walk) of it is gone.
 #[derive(Clone)]
 pub struct Volume {
+    /// What no path leaves, of [`beneath`](Self::beneath).
+    base: Option<Arc<Base>>,
     pub(crate) shared: Arc<Shared>,
+}
+
+/// A volume that may be closed meanwhile.
+#[derive(Clone)]
+pub(crate) struct WeakVolume {
+    base: Option<Weak<Base>>,
+    shared: Weak<Shared>,
+}
+
+impl WeakVolume {
+    /// `None` when it is closed, or no handle has its base any more.
+    pub(crate) fn upgrade(&self) -> Option<Volume> {
+        let base = match &self.base {
+            Some(base) => Some(base.upgrade()?),
+            None => None,
+        };
+        let shared = self.shared.upgrade()?;
+        Some(Volume { base, shared })
+    }
 }
 
 impl fmt::Debug for Volume {
@@ -59,8 +83,57 @@ impl Volume {
         let low = low::Volume::open(path, &how).map_err(|e| failed(e.into()))?;
         let shared = Shared::new(low, options.maker, options.effective_umask());
         Ok(Volume {
+            base: None,
             shared: Arc::new(shared),
         })
+    }
+
+    /// The same volume, for paths that begin with `dir` and are not to leave it: the directory that
+    /// it leads to now. Of what comes behind, nothing is led elsewhere by what is in the volume: no
+    /// symbolic link on the way is followed (ELOOP), and `..` leads nowhere (EXDEV), as of
+    /// openat2(2) with `RESOLVE_BENEATH` and `RESOLVE_NO_SYMLINKS`. For trees that others made.
+    ///
+    /// ```
+    /// # let image = stetfs_testkit::Image::make(16 << 20, &Default::default()).unwrap();
+    /// # let volume = stetfs::Volume::open(image.path(), &stetfs::MountOptions::new())?;
+    /// volume.create_dir("/out")?;
+    /// volume.symlink("/", "/out/up")?;
+    /// let out = volume.beneath("/out")?;
+    /// out.create_dir("/out/here")?;
+    /// let error = out.create_dir("/out/up/there").unwrap_err();
+    /// assert_eq!(error.raw_os_error(), Some(libc::ELOOP));
+    /// # Ok::<(), stetfs::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// It is not there, or no directory.
+    pub fn beneath(&self, dir: impl AsRef<Path>) -> Result<Volume> {
+        let dir = dir.as_ref();
+        let found = resolve::find(self.start(), dir, Last::Follow);
+        let found = found.and_then(|found| match found.attr.kind.is_dir() {
+            true => Ok(found),
+            false => errno(Errno::NOTDIR),
+        });
+        let found = found.map_err(|e| Error::new("go to the directory", dir, e))?;
+        Ok(Volume {
+            base: Some(Arc::new(Base::new(&self.shared, dir, found))),
+            shared: Arc::clone(&self.shared),
+        })
+    }
+
+    /// Where its paths begin.
+    pub(crate) fn start(&self) -> Start<'_> {
+        Start {
+            fs: self.shared.fs(),
+            base: self.base.as_deref(),
+        }
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakVolume {
+        WeakVolume {
+            base: self.base.as_ref().map(Arc::downgrade),
+            shared: Arc::downgrade(&self.shared),
+        }
     }
 
     /// Brings everything home and marks the volume clean. Dropping does the same, and has nobody to
@@ -74,6 +147,7 @@ impl Volume {
     pub fn close(self) -> Result<()> {
         let path = self.path().to_owned();
         let failed = |e| Error::new("close", &path, e);
+        drop(self.base);
         match Arc::into_inner(self.shared) {
             Some(mut last) => last.close().map_err(|e| failed(Why::Fs(e))),
             None => Err(failed(Why::Fs(low::FsError::InUse(

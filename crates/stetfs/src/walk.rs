@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
 use std::vec;
 
 use rustix::io::Errno;
@@ -11,7 +10,7 @@ use rustix::io::Errno;
 use crate::dir::{DirEntry, ReadDir};
 use crate::error::{Error, Result};
 use crate::low::Ino;
-use crate::shared::{Shared, error_of};
+use crate::shared::error_of;
 use crate::volume::Volume;
 
 /// All that lies below a directory, the directory itself left out: a directory before what is in
@@ -19,7 +18,7 @@ use crate::volume::Volume;
 /// names of the directories on the way are in memory, and the number of each directory. One that
 /// has two names, which is damage, is ELOOP the second time.
 pub struct Walk {
-    volume: Arc<Shared>,
+    volume: Volume,
     /// The names to come, of the directories on the way.
     stack: Vec<vec::IntoIter<DirEntry>>,
     /// A directory that was given and comes next.
@@ -105,7 +104,7 @@ impl Volume {
     /// It is not there, or no directory.
     pub fn walk(&self, path: impl AsRef<Path>) -> Result<Walk> {
         let mut walk = Walk {
-            volume: Arc::clone(&self.shared),
+            volume: self.clone(),
             stack: Vec::new(),
             below: None,
             entered: HashSet::new(),

@@ -25,7 +25,7 @@ fn with<T>(
     op: impl FnOnce(&Fs, Ino) -> low::Result<T>,
 ) -> Result<T> {
     let fs = volume.shared.fs();
-    let done = resolve::find(fs, path, last).and_then(|found| op(fs, found.ino()));
+    let done = resolve::find(volume.start(), path, last).and_then(|found| op(fs, found.ino()));
     done.map_err(|e| Error::new(doing, path, e))
 }
 

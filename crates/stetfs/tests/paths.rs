@@ -660,3 +660,85 @@ fn each_preset_is_opened_by_its_name_and_others_are_refused_with_the_nearest() {
     );
     close(volume, &image);
 }
+
+/// Every operation keeps to the base: by no link, and by no `..`.
+#[test]
+fn nothing_leads_out_of_a_base() {
+    let image = image();
+    let volume = open(&image);
+    volume.create_dir_all("/outside/dir").unwrap();
+    volume.create_dir_all("/out/sub").unwrap();
+    volume.write("/outside/file", "whole").unwrap();
+    volume.write("/out/mine", "mine").unwrap();
+    for (target, link) in [
+        ("/outside", "/out/up"),
+        ("../outside", "/out/over"),
+        ("/outside/file", "/out/last"),
+        ("sub", "/out/here"),
+        ("/out", "/named"),
+    ] {
+        volume.symlink(target, link).unwrap();
+    }
+    let out = volume.beneath("/named").unwrap();
+    let errno = |e: Error| e.raw_os_error();
+    for (way, expected) in [
+        ("/named/up", libc::ELOOP),
+        ("/named/over", libc::ELOOP),
+        ("/named/here", libc::ELOOP),
+        ("/named/../outside", libc::EXDEV),
+        ("/named/sub/../../outside", libc::EXDEV),
+        ("/outside", libc::EXDEV),
+    ] {
+        let (file, new) = (format!("{way}/file"), format!("{way}/new"));
+        let tries = [
+            ("read", out.read(&file).map(drop)),
+            ("write", out.write(&file, "changed")),
+            ("make", out.write(&new, "new")),
+            ("mkdir", out.create_dir(&new)),
+            ("mkdirs", out.create_dir_all(format!("{new}/a"))),
+            ("mknod", out.create_node(&new, Node::Fifo)),
+            ("symlink", out.symlink("x", &new)),
+            ("link to", out.hard_link("/named/mine", &new)),
+            ("link of", out.hard_link(&file, "/named/got")),
+            ("rename to", out.rename("/named/mine", &new)),
+            ("rename of", out.rename(&file, "/named/got")),
+            ("unlink", out.remove_file(&file)),
+            ("rmdir", out.remove_dir(format!("{way}/dir"))),
+            ("rm -r", out.remove_dir_all(format!("{way}/dir"))),
+            ("list", out.read_dir(format!("{way}/dir")).map(drop)),
+            ("walk", out.walk(format!("{way}/dir")).map(drop)),
+            ("stat", out.symlink_metadata(&file).map(drop)),
+            ("chmod", out.set_metadata(&file, SetMetadata::new().mode(0))),
+            ("xattr", out.set_xattr(&file, "user.x", "x")),
+            ("xattrs", out.xattrs(&file).map(drop)),
+            ("beneath", out.beneath(way).map(drop)),
+        ];
+        for (what, done) in tries {
+            assert_eq!(done.map_err(errno), Err(Some(expected)), "{what} {way}");
+        }
+    }
+    // A link at the end is what is meant, or refused.
+    assert_eq!(
+        out.read("/named/last").map_err(errno),
+        Err(Some(libc::ELOOP))
+    );
+    let written = out.write("/named/last", "changed");
+    assert_eq!(written.map_err(errno), Err(Some(libc::ELOOP)));
+    let link = out.read_link("/named/last").unwrap();
+    assert_eq!(link, Path::new("/outside/file"));
+    // The base is the directory itself, not its name.
+    volume.rename("/out", "/moved").unwrap();
+    volume.symlink("/outside", "/out").unwrap();
+    out.write("/named/sub/new", "new").unwrap();
+    let listed = out.read_dir("/named/sub").unwrap().next().unwrap().unwrap();
+    assert_eq!(listed.path(), Path::new("/named/sub/new"));
+    assert_eq!(listed.metadata().unwrap().len(), 3);
+    drop((out, listed));
+    assert_eq!(volume.read("/moved/sub/new").unwrap(), b"new");
+    assert_eq!(
+        names(&volume, "/outside"),
+        ["dir", "file"].map(String::from).into()
+    );
+    assert_eq!(volume.read("/outside/file").unwrap(), b"whole");
+    close(volume, &image);
+}

@@ -101,7 +101,10 @@ Directories are copied with all that is in them: into DEST if that is a director
 source that ends in /. what is in it is copied, not itself. Holes, hard links within the command, symbolic
 links, modes, pipes and devices are kept; with -a also owners, times and extended attributes. A file that
 is there is replaced; a device, pipe or socket is not by a file, nor is a symbolic link that is named as
-DEST. Other users of a volume must not have it open: it is refused if it is mounted.";
+DEST. Nothing goes through a symbolic link below SOURCE or DEST.
+
+To the host only -a brings set-user-id and set-group-id bits, and these only together with the owner, and
+devices. Without, modes are as cp -r makes them. What is left out is counted and said. Other users of a volume must not have it open: it is refused if it is mounted.";
 
 /// Arguments of `cp`.
 #[derive(Debug, Args)]
@@ -110,6 +113,10 @@ pub(crate) struct CpArgs {
     /// With owners, times and extended attributes.
     #[arg(short, long)]
     pub(crate) archive: bool,
+    /// Without what has power: set-user-id, set-group-id and sticky bits of files, devices, and the
+    /// attributes security.* and trusted.*.
+    #[arg(long)]
+    pub(crate) no_special: bool,
     /// For those who are used to it: directories are always copied with all that is in them.
     #[arg(short, long, visible_short_alias = 'R')]
     pub(crate) recursive: bool,

@@ -1,6 +1,7 @@
 //! `ls`.
 
-use std::io::{self, BufWriter, Write};
+use std::ffi::OsStr;
+use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -9,6 +10,7 @@ use stetfs::{Metadata, Volume};
 
 use super::args::LsArgs;
 use super::failed::output;
+use super::quoted::quoted;
 use super::tree::{Entered, Kind};
 use super::volumes::{Use, each};
 use crate::date::utc;
@@ -22,9 +24,28 @@ struct Line {
     target: Option<PathBuf>,
 }
 
+/// Where lines go.
+struct Out {
+    /// It shows what it gets: names are quoted.
+    terminal: bool,
+    to: BufWriter<StdoutLock<'static>>,
+}
+
+impl Out {
+    fn name(&mut self, name: &OsStr) -> io::Result<()> {
+        match self.terminal {
+            true => self.to.write_all(quoted(name.as_bytes()).as_bytes()),
+            false => self.to.write_all(name.as_bytes()),
+        }
+    }
+}
+
 /// `stetfs ls`.
 pub(super) fn run(args: &LsArgs, json: bool) -> Result {
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = Out {
+        terminal: io::stdout().is_terminal(),
+        to: BufWriter::new(io::stdout().lock()),
+    };
     let mut all: Vec<Value> = Vec::new();
     let mut broken = Ok(());
     each(&args.inside, Use::Read, |volume, path| {
@@ -37,9 +58,9 @@ pub(super) fn run(args: &LsArgs, json: bool) -> Result {
         })
     })?;
     if json {
-        broken = writeln!(out, "{}", json!({ "entries": all }));
+        broken = writeln!(out.to, "{}", json!({ "entries": all }));
     }
-    broken.and_then(|()| out.flush()).or_else(output)
+    broken.and_then(|()| out.to.flush()).or_else(output)
 }
 
 /// Gives what is in each directory, or the one file.
@@ -135,10 +156,10 @@ impl Line {
     }
 }
 
-fn print(out: &mut dyn Write, args: &LsArgs, dir: Option<&Path>, lines: &[Line]) -> io::Result<()> {
+fn print(out: &mut Out, args: &LsArgs, dir: Option<&Path>, lines: &[Line]) -> io::Result<()> {
     if let Some(dir) = dir {
-        out.write_all(dir.as_os_str().as_bytes())?;
-        out.write_all(b":\n")?;
+        out.name(dir.as_os_str())?;
+        out.to.write_all(b":\n")?;
     }
     let columns: Vec<[String; 6]> = match args.long {
         true => lines.iter().map(Line::columns).collect(),
@@ -155,19 +176,19 @@ fn print(out: &mut dyn Write, args: &LsArgs, dir: Option<&Path>, lines: &[Line])
     for (n, line) in lines.iter().enumerate() {
         if let Some(columns) = columns.get(n) {
             for (text, width) in columns.iter().zip(widths) {
-                write!(out, "{text:>width$} ")?;
+                write!(out.to, "{text:>width$} ")?;
             }
         }
         let name = line.path.file_name().unwrap_or(line.path.as_os_str());
-        out.write_all(name.as_bytes())?;
+        out.name(name)?;
         if let (true, Some(target)) = (args.long, &line.target) {
-            out.write_all(b" -> ")?;
-            out.write_all(target.as_os_str().as_bytes())?;
+            out.to.write_all(b" -> ")?;
+            out.name(target.as_os_str())?;
         }
-        out.write_all(b"\n")?;
+        out.to.write_all(b"\n")?;
     }
     if dir.is_some() {
-        out.write_all(b"\n")?;
+        out.to.write_all(b"\n")?;
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+use super::left_out::LeftOut;
 use crate::failure::{Code, Failure, Result};
 
 /// Between two looks at the line.
@@ -19,6 +20,7 @@ pub(super) struct Meter {
     entries: u64,
     /// Bytes of files, holes left out.
     bytes: u64,
+    left_out: LeftOut,
     began: Instant,
     shown: Instant,
     bar: ProgressBar,
@@ -41,6 +43,7 @@ impl Meter {
         Meter {
             entries: 0,
             bytes: 0,
+            left_out: LeftOut::default(),
             began: Instant::now(),
             shown: Instant::now(),
             bar,
@@ -62,6 +65,11 @@ impl Meter {
         self.bytes += n;
         self.show();
         self.go_on()
+    }
+
+    /// Something was not copied.
+    pub(super) fn left_out(&mut self, what: LeftOut) {
+        self.left_out += what;
     }
 
     /// # Errors
@@ -90,14 +98,22 @@ impl Meter {
         self.bar.tick();
     }
 
-    /// Takes the line away; says what was done if that is asked for.
+    /// Takes the line away; says what was left out, and what was done if that is asked for.
     pub(super) fn end(&self, json: bool) {
         self.bar.finish_and_clear();
+        if let Some(said) = self.left_out.said() {
+            tracing::warn!("{said}");
+        }
         if json {
             let seconds = self.began.elapsed().as_secs_f64();
             outln!(
                 "{}",
-                json!({ "entries": self.entries, "bytes": self.bytes, "seconds": seconds })
+                json!({
+                    "entries": self.entries,
+                    "bytes": self.bytes,
+                    "seconds": seconds,
+                    "left_out": self.left_out.to_json(),
+                })
             );
         }
     }

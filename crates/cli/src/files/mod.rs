@@ -4,14 +4,17 @@
 //! * `place`: what an argument names; `volumes`: those that are open for it;
 //! * `tree`: one way to read and make files, of the host and of volumes;
 //! * `copy`, `tar`: what moves whole trees;
+//! * `left_out`: what a copy to the host does not bring;
 //! * `list`, `small`: the other commands.
 
 pub(crate) mod args;
 mod copy;
 mod failed;
+mod left_out;
 mod list;
 mod meter;
 mod place;
+mod quoted;
 mod small;
 mod tar;
 mod tree;

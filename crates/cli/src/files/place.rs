@@ -74,6 +74,32 @@ impl Place {
     }
 }
 
+/// The name that a copy gets in a directory; none of what ends in `.` or `..`, and of a root: what
+/// is in it is copied.
+pub(super) fn last_name(path: &Path) -> Option<&OsStr> {
+    let text = path.as_os_str().as_encoded_bytes();
+    match text.ends_with(b"/.") || text == b"." {
+        true => None,
+        false => path.file_name(),
+    }
+}
+
+pub(super) fn ends_with_slash(path: &Path) -> bool {
+    path.as_os_str().as_encoded_bytes().ends_with(b"/")
+}
+
+/// A directory and a name in it, which may be that of a symbolic link. No name where the path says
+/// that it is a directory: by a slash at the end, or as `.`, `..` or a root.
+pub(super) fn split(path: &Path) -> (&Path, Option<&OsStr>) {
+    match (path.parent(), last_name(path)) {
+        (Some(dir), Some(name)) if !ends_with_slash(path) => {
+            let here = dir.as_os_str().is_empty();
+            (if here { Path::new(".") } else { dir }, Some(name))
+        }
+        _ => (path, None),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

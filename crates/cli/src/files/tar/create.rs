@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use stetfs::Node;
+use stetfs::{Node, Volume};
 use tar::{Builder, EntryType, Header};
 
 use super::archive::XATTR;
@@ -16,21 +16,25 @@ use crate::failure::{Code, Failure, Result};
 use crate::files::args::TarArgs;
 use crate::files::failed::output;
 use crate::files::meter::Meter;
-use crate::files::tree::{Entered, Item, Kind, Tree, Xattr, runs};
+use crate::files::place::split;
+use crate::files::tree::{Entered, Inside, Item, Kind, Tree, Xattr, runs};
 
 /// Longest target in a header.
 const TARGET_MAX: usize = 100;
 
-/// Packs what is in `path`, with names that begin there.
+/// Packs what is in `place`, with names that begin there.
 pub(super) fn create(
     args: &TarArgs,
-    tree: &dyn Tree,
-    path: &Path,
+    volume: &Volume,
+    place: &Path,
     archive: Box<dyn Write>,
     meter: &mut Meter,
 ) -> Result {
+    let (base, name) = split(place);
+    let tree = &Inside::below(volume, base)?;
+    let path = Path::new(name.unwrap_or_default());
     let Some(item) = tree.item(path)? else {
-        let message = format!("cannot pack {}: there is no such file", path.display());
+        let message = format!("cannot pack {}: there is no such file", place.display());
         return Err(Failure::new(Code::NotFound, message));
     };
     let mut pack = Pack {
@@ -55,7 +59,7 @@ pub(super) fn create(
             continue;
         }
         if tree.names_dirs_once() {
-            entered.add(&path, item.id)?;
+            entered.add(&tree.shown(&path), item.id)?;
         }
         let dir = if name == Path::new("./") {
             PathBuf::new()
@@ -79,7 +83,7 @@ pub(super) fn create(
 }
 
 struct Pack<'a> {
-    tree: &'a dyn Tree,
+    tree: &'a Inside,
     owner: Option<(u32, u32)>,
     builder: Builder<Box<dyn Write>>,
     /// Files with several names that are packed, by their name in the archive.
@@ -92,7 +96,7 @@ impl Pack<'_> {
         if item.kind == Kind::Node(Node::Socket) {
             tracing::warn!(
                 "{} is left out: an archive holds no sockets",
-                path.display()
+                self.tree.shown(path).display()
             );
             return Ok(());
         }
@@ -107,7 +111,7 @@ impl Pack<'_> {
         let xattrs = self.tree.xattrs(path)?;
         self.pax(item, &xattrs).map_err(failed)?;
         match item.kind {
-            Kind::File => self.file(&mut header, path, name, item.size),
+            Kind::File => self.file(&mut header, path, name, item),
             Kind::Dir => {
                 let mut with_slash = OsString::from(name);
                 if !name.as_os_str().as_bytes().ends_with(b"/") {
@@ -178,8 +182,9 @@ impl Pack<'_> {
         self.empty(header, name)
     }
 
-    fn file(&mut self, header: &mut Header, path: &Path, name: &Path, size: u64) -> Result {
-        let content = self.tree.open(path)?;
+    fn file(&mut self, header: &mut Header, path: &Path, name: &Path, item: &Item) -> Result {
+        let content = self.tree.open(path, item)?;
+        let size = item.size;
         let runs = runs(&*content, size)?;
         let bytes: u64 = runs.iter().map(|run| run.end - run.start).sum();
         let blocks = if bytes < size {

@@ -1,49 +1,50 @@
 //! Unpacking.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use stetfs::Node;
+use stetfs::{Node, Volume};
 use tar::{Archive, Entry, EntryType};
 
 use super::archive::{PART, XATTR, unreadable};
+use super::bounded::{Bounded, Holes, HolesOfEntry};
+use super::unpacked::Unpacked;
 use crate::failure::{Code, Failure, Result};
 use crate::files::args::TarArgs;
 use crate::files::meter::Meter;
-use crate::files::tree::{Finish, Kind, Sink, Tree, Xattr};
+use crate::files::tree::{Finish, Inside, Kind, Permissions, Sink, Tree, Xattr, check_depth};
 
 /// In front of a name that a layer removes.
 const WHITEOUT: &[u8] = b".wh.";
-/// Of a directory that hides all that was there before.
-const OPAQUE: &[u8] = b".wh..wh..opq";
-/// Bytes of a file with holes that are looked at together.
-const HOLE: usize = 4096;
+/// The rest of the name where a directory hides all that was there before.
+const OPAQUE: &[u8] = b".wh..opq";
 
 /// Unpacks into `base`, which is made if it is not there.
 pub(super) fn extract(
     args: &TarArgs,
-    tree: &dyn Tree,
+    volume: &Volume,
     base: &Path,
     archive: Box<dyn Read>,
     meter: &mut Meter,
 ) -> Result {
+    volume.create_dir_all(base)?;
+    let tree = &Inside::below(volume, base)?;
+    let (archive, holes) = Bounded::new(archive);
     let mut unpack = Unpack {
         tree,
-        base,
+        holes,
+        places: Unpacked::new(tree, base),
         owner: args.owner,
         whiteouts: args.whiteouts,
-        known: HashSet::new(),
         made: BTreeSet::new(),
-        dirs: Vec::new(),
+        dirs: BTreeMap::new(),
         buf: vec![0; PART],
         meter,
     };
-    unpack.parents(base)?;
-    unpack.need_dir(base)?;
     let mut archive = Archive::new(archive);
     for entry in archive.entries().map_err(unreadable)? {
         unpack.meter.go_on()?;
@@ -51,27 +52,28 @@ pub(super) fn extract(
         unpack.meter.entry();
     }
     // Now that nothing comes into them any more.
-    for (path, finish) in unpack.dirs.into_iter().rev() {
+    for (path, finish) in unpack.dirs {
         // A whiteout or another entry may have taken its place.
         if tree.item(&path)?.is_some_and(|item| item.kind == Kind::Dir) {
-            tree.finish(&path, Kind::Dir, &finish)?;
+            unpack
+                .meter
+                .left_out(tree.hold(&path, Kind::Dir)?.finish(&finish)?);
         }
     }
     Ok(())
 }
 
 struct Unpack<'a> {
-    tree: &'a dyn Tree,
-    base: &'a Path,
+    tree: &'a Inside,
+    places: Unpacked<'a>,
+    holes: HolesOfEntry,
     owner: Option<(u32, u32)>,
     whiteouts: bool,
-    /// Directories that are there.
-    known: HashSet<PathBuf>,
     /// What came from this archive, if it may have whiteouts: these hide only what was there
     /// before.
     made: BTreeSet<PathBuf>,
     /// Directories of the archive, and what they are to have in the end.
-    dirs: Vec<(PathBuf, Finish)>,
+    dirs: BTreeMap<PathBuf, Finish>,
     buf: Vec<u8>,
     meter: &'a mut Meter,
 }
@@ -85,7 +87,7 @@ struct Pax {
     xattrs: Vec<Xattr>,
 }
 
-type Archived<'a> = Entry<'a, Box<dyn Read>>;
+type Archived<'a> = Entry<'a, Bounded<Box<dyn Read>>>;
 
 impl Unpack<'_> {
     fn entry(&mut self, entry: &mut Archived<'_>) -> Result {
@@ -94,36 +96,46 @@ impl Unpack<'_> {
         if kind == EntryType::XGlobalHeader {
             return Ok(());
         }
-        let path = self.path(&entry.path_bytes())?;
-        if self.whiteouts && self.hides(&path)? {
+        let name = tidy(&entry.path_bytes())?;
+        if self.whiteouts && self.hides(&name)? {
             return Ok(());
         }
         let pax = pax(entry)?;
         let finish = self.finish(entry, pax)?;
-        self.parents(&path)?;
+        let Some(path) = self.places.place(&name, true)? else {
+            let message = format!("there is no directory for {}", name.display());
+            return Err(Failure::new(Code::NotFound, message));
+        };
         if kind == EntryType::Directory {
             self.need_dir(&path)?;
             self.note(&path);
-            self.dirs.push((path, finish));
+            self.dirs.insert(path, finish);
             return Ok(());
         }
         self.make_way(&path)?;
         let kind = match kind {
             EntryType::Link => {
                 let target = link_target(entry)?;
-                let target = self.path(target.as_os_str().as_bytes())?;
-                self.tree.hard_link(&target, &path)?;
+                self.link(&tidy(target.as_os_str().as_bytes())?, &path)?;
                 self.note(&path);
                 return Ok(());
             }
             EntryType::Symlink => {
                 self.tree.make_link(&link_target(entry)?, &path)?;
+                self.places.made_link(&path);
                 Kind::Symlink
             }
             EntryType::Char | EntryType::Block | EntryType::Fifo => self.node(entry, &path)?,
-            EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
-                let sink = self.tree.make_file(&path)?;
-                self.content(entry, &*sink)?;
+            EntryType::Regular | EntryType::Continuous => {
+                let size = entry.size();
+                let whole = || Holes {
+                    size,
+                    runs: std::iter::once(0..size).collect(),
+                };
+                let holes = self.holes.take().unwrap_or_else(whole);
+                let permissions = Permissions::Kept(0);
+                let sink = self.tree.make_file(&path, permissions)?;
+                self.content(entry, &*sink, &holes)?;
                 Kind::File
             }
             other => {
@@ -131,32 +143,32 @@ impl Unpack<'_> {
                 return Ok(());
             }
         };
-        self.tree.finish(&path, kind, &finish)?;
+        self.meter
+            .left_out(self.tree.hold(&path, kind)?.finish(&finish)?);
         self.note(&path);
         Ok(())
     }
 
-    /// Where a name of the archive leads: below the base, whatever it says.
-    ///
-    /// # Errors
-    /// A name with `..`.
-    fn path(&self, name: &[u8]) -> Result<PathBuf> {
-        let name = Path::new(OsStr::from_bytes(name));
-        let mut path = self.base.to_owned();
-        for part in name.components() {
-            match part {
-                Component::Normal(part) => path.push(part),
-                Component::ParentDir => {
-                    let message = format!(
-                        "the archive holds the name {}, which leads out of it",
-                        name.display()
-                    );
-                    return Err(Failure::new(Code::Usage, message));
-                }
-                _ => {}
-            }
+    /// Makes another name of a file.
+    fn link(&mut self, target: &Path, path: &Path) -> Result {
+        let Some(target) = self.places.place(target, false)? else {
+            let message = format!(
+                "{} is a link to {}, which is not there",
+                path.display(),
+                target.display()
+            );
+            return Err(Failure::new(Code::Usage, message));
+        };
+        self.tree.hard_link(&target, path)?;
+        if self.is(path, Kind::Symlink)? {
+            self.places.made_link(path);
         }
-        Ok(path)
+        Ok(())
+    }
+
+    fn is(&self, path: &Path, kind: Kind) -> Result<bool> {
+        let item = self.tree.item(path)?;
+        Ok(item.is_some_and(|item| item.kind == kind))
     }
 
     fn note(&mut self, path: &Path) {
@@ -165,47 +177,25 @@ impl Unpack<'_> {
         }
     }
 
-    /// Makes the directories above, of which archives need not speak.
-    fn parents(&mut self, path: &Path) -> Result {
-        let Some(parent) = path.parent().filter(|dir| !self.known.contains(*dir)) else {
-            return Ok(());
-        };
-        let above: Vec<&Path> = parent.ancestors().collect();
-        for dir in above.into_iter().rev() {
-            if self.known.contains(dir) {
-                continue;
-            }
-            if !self.tree.is_dir(dir) {
-                self.tree.make_dir(dir)?;
-            }
-            self.known.insert(dir.to_owned());
-        }
-        Ok(())
-    }
-
     /// Makes a directory, in place of anything else of this name.
     fn need_dir(&mut self, path: &Path) -> Result {
         match self.tree.item(path)? {
-            Some(item) if item.kind == Kind::Dir => {}
-            // The place where all goes may be behind a symbolic link.
-            Some(_) if path == self.base && self.tree.is_dir(path) => {}
+            Some(item) if item.kind == Kind::Dir => Ok(()),
             Some(item) => {
                 self.remove(path, item.kind)?;
-                self.tree.make_dir(path)?;
+                self.tree.make_dir(path)
             }
-            None => self.tree.make_dir(path)?,
+            None => self.tree.make_dir(path),
         }
-        self.known.insert(path.to_owned());
-        Ok(())
     }
 
     /// Takes away what stands where something else than a directory is to be.
     fn make_way(&mut self, path: &Path) -> Result {
         match self.tree.item(path)? {
             None => Ok(()),
-            Some(item) if item.kind == Kind::Dir && !self.whiteouts => {
+            Some(item) if item.kind == Kind::Dir && (!self.whiteouts || is_base(path)) => {
                 let message = format!(
-                    "{} is a directory, and something else in the archive",
+                    "./{} is a directory, and something else in the archive",
                     path.display()
                 );
                 Err(Failure::new(Code::Usage, message))
@@ -217,36 +207,37 @@ impl Unpack<'_> {
     fn remove(&mut self, path: &Path, kind: Kind) -> Result {
         // Only these may be the directory of something.
         if matches!(kind, Kind::Dir | Kind::Symlink) {
-            self.known.retain(|dir| !dir.starts_with(path));
+            self.places.removed();
         }
         self.tree.remove_all(path)
     }
 
     /// Does what a whiteout says; answers whether it is one.
-    fn hides(&mut self, path: &Path) -> Result<bool> {
-        let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else {
+    fn hides(&mut self, name: &Path) -> Result<bool> {
+        let Some(hidden) = name
+            .file_name()
+            .and_then(|last| last.as_bytes().strip_prefix(WHITEOUT))
+        else {
             return Ok(false);
         };
-        if name.as_bytes() == OPAQUE {
-            if self.tree.is_dir(dir) {
+        if matches!(hidden, b"" | b"." | b"..") {
+            let message = format!("{} is no whiteout that makes sense", name.display());
+            return Err(Failure::new(Code::Usage, message));
+        }
+        let Some(place) = self.places.place(name, false)? else {
+            return Ok(true);
+        };
+        let dir = place.parent().unwrap_or(Path::new(""));
+        if hidden == OPAQUE {
+            if self.is(dir, Kind::Dir)? {
                 for name in self.tree.names(dir)? {
                     self.hide(&dir.join(name))?;
                 }
             }
-            return Ok(true);
+        } else {
+            self.hide(&dir.join(OsStr::from_bytes(hidden)))?;
         }
-        let Some(hidden) = name.as_bytes().strip_prefix(WHITEOUT) else {
-            return Ok(false);
-        };
-        match hidden {
-            b"" | b"." | b".." => {
-                let message = format!("{} is no whiteout that makes sense", path.display());
-                Err(Failure::new(Code::Usage, message))
-            }
-            hidden => self
-                .hide(&dir.join(OsStr::from_bytes(hidden)))
-                .map(|()| true),
-        }
+        Ok(true)
     }
 
     /// Removes what was there before, and leaves what this archive brought.
@@ -260,11 +251,7 @@ impl Unpack<'_> {
                 None => Ok(()),
             };
         }
-        if self
-            .tree
-            .item(path)?
-            .is_some_and(|item| item.kind == Kind::Dir)
-        {
+        if self.is(path, Kind::Dir)? {
             for name in self.tree.names(path)? {
                 self.hide(&path.join(name))?;
             }
@@ -298,9 +285,10 @@ impl Unpack<'_> {
             true => UNIX_EPOCH.checked_sub(span),
             false => UNIX_EPOCH.checked_add(span),
         };
+        let mode = header.mode().map_err(unreadable)? & 0o7777;
         Ok(Finish {
             owner: Some(owner),
-            mode: Some(header.mode().map_err(unreadable)? & 0o7777),
+            permissions: Some(Permissions::Kept(mode)),
             modified: pax.modified.or(modified),
             accessed: None,
             xattrs: pax.xattrs,
@@ -323,33 +311,59 @@ impl Unpack<'_> {
             EntryType::Block => device().map(|(major, minor)| Node::BlockDevice(major, minor)),
             _ => Ok(Node::Fifo),
         }?;
-        self.tree.make_node(path, node)?;
+        self.tree.make_node(path, node, Permissions::Kept(0))?;
         Ok(Kind::Node(node))
     }
 
-    fn content(&mut self, entry: &mut Archived<'_>, sink: &dyn Sink) -> Result {
-        let holes = entry.header().entry_type() == EntryType::GNUSparse;
-        let (mut at, mut written) = (0, 0);
-        loop {
-            let n = fill(entry, &mut self.buf)?;
-            if n == 0 {
-                break;
-            }
-            let part = self.buf.get(..n).unwrap_or_default();
-            for piece in part.chunks(if holes { HOLE } else { PART }) {
-                if !holes || piece.iter().any(|b| *b != 0) {
-                    sink.write_at(piece, at)?;
-                    written = at + piece.len() as u64;
+    fn content(&mut self, entry: &mut Archived<'_>, sink: &dyn Sink, holes: &Holes) -> Result {
+        let mut written = 0;
+        for run in &holes.runs {
+            let mut at = run.start;
+            while at < run.end {
+                let most = usize::try_from(run.end - at).unwrap_or(PART).min(PART);
+                let n = fill(entry, self.buf.get_mut(..most).unwrap_or_default())?;
+                if n == 0 {
+                    return Err(unreadable(std::io::ErrorKind::UnexpectedEof.into()));
                 }
-                at += piece.len() as u64;
+                sink.write_at(self.buf.get(..n).unwrap_or_default(), at)?;
+                at += n as u64;
+                written = at;
+                self.meter.bytes(n as u64)?;
             }
-            self.meter.bytes(n as u64)?;
         }
-        match written < at {
-            true => sink.set_len(at),
+        match written < holes.size {
+            true => sink.set_len(holes.size),
             false => Ok(()),
         }
     }
+}
+
+/// A name of the archive, as a path that leads on from the base.
+///
+/// # Errors
+/// A name with `..`.
+fn tidy(name: &[u8]) -> Result<PathBuf> {
+    let name = Path::new(OsStr::from_bytes(name));
+    let mut path = PathBuf::new();
+    for part in name.components() {
+        match part {
+            Component::Normal(part) => path.push(part),
+            Component::ParentDir => {
+                let message = format!(
+                    "the archive holds the name {}, which leads out of it",
+                    name.display()
+                );
+                return Err(Failure::new(Code::Usage, message));
+            }
+            _ => {}
+        }
+    }
+    check_depth(&path)?;
+    Ok(path)
+}
+
+fn is_base(path: &Path) -> bool {
+    path.as_os_str().is_empty()
 }
 
 /// Fills the buffer, as far as the entry goes.

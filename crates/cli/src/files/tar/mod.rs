@@ -1,21 +1,23 @@
 //! `tar`: archives in and out of a volume.
 
 mod archive;
+mod bounded;
 mod create;
 mod extract;
 mod sparse;
+mod unpacked;
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, IsTerminal, Read, Write};
 use std::path::Path;
 
+use stetfs::Volume;
 use stetfs::low::{ForeignKind, known_format};
 
 use self::archive::{PART, unreadable};
 use super::args::TarArgs;
 use super::failed::host;
 use super::meter::Meter;
-use super::tree::Inside;
 use super::volumes::{Use, open};
 use crate::failure::{Code, Failure, Result};
 
@@ -28,22 +30,22 @@ pub(super) fn run(args: &TarArgs, json: bool) -> Result {
     // Before the volume changes.
     let done = if args.create {
         let archive = writer(file)?;
-        let tree = Inside(open(image, how, &args.opening)?);
-        let done = create::create(args, &tree, path, archive, &mut meter);
-        close(tree, done)
+        let volume = open(image, how, &args.opening)?;
+        let done = create::create(args, &volume, path, archive, &mut meter);
+        close(volume, done)
     } else {
         let archive = reader(file)?;
-        let tree = Inside(open(image, how, &args.opening)?);
-        let done = extract::extract(args, &tree, path, archive, &mut meter);
-        close(tree, done)
+        let volume = open(image, how, &args.opening)?;
+        let done = extract::extract(args, &volume, path, archive, &mut meter);
+        close(volume, done)
     };
     // Standard output may be the archive.
     meter.end(json && done.is_ok() && (args.extract || file.is_some()));
     done
 }
 
-fn close(tree: Inside, done: Result) -> Result {
-    let closed = tree.0.close();
+fn close(volume: Volume, done: Result) -> Result {
+    let closed = volume.close();
     done?;
     Ok(closed?)
 }

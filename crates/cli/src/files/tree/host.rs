@@ -1,30 +1,44 @@
 //! The files of the host.
 
-use std::ffi::OsString;
-use std::fs::{self, File, Metadata};
-use std::io::ErrorKind;
+use std::cell::RefCell;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::ops::Range;
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::{
-    DirBuilderExt, FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, lchown,
-    symlink,
-};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, SeekFrom, Timespec, Timestamps, UTIME_OMIT, XattrFlags,
-    lgetxattr, llistxattr, lsetxattr, major, makedev, minor, mknodat, seek, utimensat,
+    FileType, Mode, SeekFrom, Stat, Timespec, Timestamps, UTIME_OMIT, major, makedev, minor, seek,
 };
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit, setrlimit, umask};
 use stetfs::Node;
 
-use super::{Content, Finish, Item, Kind, Sink, Tree, Xattr};
-use crate::failure::Result;
+use super::host_dir::{Held, HostDir};
+use super::{Content, Finish, Item, Kind, Made, Permissions, Sink, Tree, Xattr, needs_owner, tame};
+use crate::failure::{Code, Failure, Result};
 use crate::files::failed::host;
+use crate::files::left_out::LeftOut;
 
-/// The host.
-pub(in crate::files) struct Host;
+/// Set-group-id.
+const SET_GID: u32 = 0o2000;
+
+/// The files below a directory of the host.
+///
+/// A directory that was found stays open while paths lead through it: what is below it is there,
+/// whatever others make of its name meanwhile.
+pub(in crate::files) struct Host {
+    base: Rc<HostDir>,
+    /// Its path, for messages.
+    path: PathBuf,
+    /// The directories on the way to what was named last, by name, below each other.
+    way: RefCell<Vec<(OsString, Rc<HostDir>)>>,
+    /// What goes from the permissions of something new.
+    umask: u32,
+}
 
 /// An open file and its path, for messages.
 struct Open {
@@ -32,42 +46,58 @@ struct Open {
     path: PathBuf,
 }
 
-/// The longest value of an attribute, and the longest list of names, bytes.
-const XATTR_MOST: usize = 64 << 10;
+/// Something that was made, or a directory that was there.
+struct HostMade {
+    held: Held,
+    path: PathBuf,
+    kind: Kind,
+    umask: u32,
+}
 
-fn kind(m: &Metadata) -> Kind {
-    let (t, device) = (m.file_type(), (major(m.rdev()), minor(m.rdev())));
-    match () {
-        () if t.is_dir() => Kind::Dir,
-        () if t.is_symlink() => Kind::Symlink,
-        () if t.is_fifo() => Kind::Node(Node::Fifo),
-        () if t.is_socket() => Kind::Node(Node::Socket),
-        () if t.is_char_device() => Kind::Node(Node::CharDevice(device.0, device.1)),
-        () if t.is_block_device() => Kind::Node(Node::BlockDevice(device.0, device.1)),
-        () => Kind::File,
+/// A file that is made.
+struct HostFile {
+    open: Open,
+    made: HostMade,
+}
+
+fn kind(m: &Stat) -> Kind {
+    let device = (major(m.st_rdev), minor(m.st_rdev));
+    match FileType::from_raw_mode(m.st_mode) {
+        FileType::Directory => Kind::Dir,
+        FileType::Symlink => Kind::Symlink,
+        FileType::Fifo => Kind::Node(Node::Fifo),
+        FileType::Socket => Kind::Node(Node::Socket),
+        FileType::CharacterDevice => Kind::Node(Node::CharDevice(device.0, device.1)),
+        FileType::BlockDevice => Kind::Node(Node::BlockDevice(device.0, device.1)),
+        _ => Kind::File,
     }
 }
 
-fn to_item(m: &Metadata) -> Item {
-    // Not by `modified`, which refuses what it cannot show.
-    let time = |seconds: i64, nanos: i64| {
+fn id(m: &Stat) -> (u64, u64) {
+    (m.st_dev, m.st_ino)
+}
+
+// The number of links is narrower on some machines.
+#[allow(clippy::useless_conversion)]
+fn to_item(m: &Stat) -> Item {
+    let time = |seconds: i64, nanos: u64| {
         let whole = Duration::from_secs(seconds.unsigned_abs());
         let at = match seconds < 0 {
             true => UNIX_EPOCH.checked_sub(whole),
             false => UNIX_EPOCH.checked_add(whole),
         };
-        at.unwrap_or(UNIX_EPOCH) + Duration::from_nanos(u64::try_from(nanos).unwrap_or(0))
+        at.unwrap_or(UNIX_EPOCH) + Duration::from_nanos(nanos)
     };
     Item {
         kind: kind(m),
-        mode: m.mode() & 0o7777,
-        uid: m.uid(),
-        gid: m.gid(),
-        size: m.len(),
-        links: m.nlink(),
-        id: (m.dev(), m.ino()),
-        modified: time(m.mtime(), m.mtime_nsec()),
-        accessed: time(m.atime(), m.atime_nsec()),
+        mode: m.st_mode & 0o7777,
+        uid: m.st_uid,
+        gid: m.st_gid,
+        size: u64::try_from(m.st_size).unwrap_or(0),
+        links: m.st_nlink.into(),
+        id: id(m),
+        modified: time(m.st_mtime, m.st_mtime_nsec),
+        accessed: time(m.st_atime, m.st_atime_nsec),
     }
 }
 
@@ -95,14 +125,6 @@ fn timespec(time: Option<SystemTime>) -> Timespec {
             }
         }
     }
-}
-
-/// Reads an attribute, or a list of them.
-fn read_into(read: impl Fn(&mut [u8]) -> rustix::io::Result<usize>) -> rustix::io::Result<Vec<u8>> {
-    let mut buf = vec![0; XATTR_MOST];
-    let n = read(&mut buf)?;
-    buf.truncate(n);
-    Ok(buf)
 }
 
 /// What a file system without such a thing answers, or who may not.
@@ -139,52 +161,213 @@ impl Content for Open {
     }
 }
 
-impl Sink for Open {
+impl Sink for HostFile {
     fn write_at(&self, bytes: &[u8], at: u64) -> Result {
-        self.file
-            .write_all_at(bytes, at)
-            .map_err(|e| host("write", &self.path, e))
+        let Open { file, path } = &self.open;
+        file.write_all_at(bytes, at)
+            .map_err(|e| host("write", path, e))
     }
 
     fn set_len(&self, size: u64) -> Result {
-        self.file
-            .set_len(size)
-            .map_err(|e| host("set the size of", &self.path, e))
+        let Open { file, path } = &self.open;
+        file.set_len(size)
+            .map_err(|e| host("set the size of", path, e))
+    }
+}
+
+impl Made for HostFile {
+    fn item(&self) -> Result<Item> {
+        self.made.item()
+    }
+
+    fn finish(&self, with: &Finish) -> Result<LeftOut> {
+        self.made.finish(with)
+    }
+}
+
+impl Made for HostMade {
+    fn item(&self) -> Result<Item> {
+        Ok(to_item(&self.stat()?))
+    }
+
+    fn finish(&self, with: &Finish) -> Result<LeftOut> {
+        let mut left_out = LeftOut::default();
+        let owned = match with.owner {
+            None => false,
+            Some(owner) => self.give_away(owner)?,
+        };
+        left_out.owners += u64::from(with.owner.is_some() && !owned);
+        for xattr in &with.xattrs {
+            let set = (owned || !needs_owner(&xattr.0)) && self.set_xattr(xattr)?;
+            left_out.attributes += u64::from(!set);
+        }
+        let mode = match with.permissions {
+            None => None,
+            Some(_) if self.kind == Kind::Symlink => None,
+            Some(Permissions::New(mode)) => {
+                left_out.bits += u64::from(mode != tame(self.kind, mode));
+                self.new_mode(mode)?
+            }
+            Some(Permissions::Kept(mode)) if owned => Some(mode),
+            Some(Permissions::Kept(mode)) => {
+                left_out.bits += u64::from(mode != tame(self.kind, mode));
+                Some(tame(self.kind, mode))
+            }
+        };
+        if let Some(mode) = mode {
+            let done = self.held.set_mode(mode);
+            done.map_err(|e| host("change", &self.path, e))?;
+        }
+        if with.modified.is_some() || with.accessed.is_some() {
+            let times = Timestamps {
+                last_access: timespec(with.accessed),
+                last_modification: timespec(with.modified),
+            };
+            let done = self.held.set_times(&times);
+            done.map_err(|e| host("set the times of", &self.path, e))?;
+        }
+        Ok(left_out)
+    }
+}
+
+impl HostMade {
+    fn stat(&self) -> Result<Stat> {
+        self.held.stat().map_err(|e| host("look at", &self.path, e))
+    }
+
+    /// Gives it away; answers whether it is the new owner's. As of cp(1), who may not give files
+    /// away gives them the group at least.
+    fn give_away(&self, (uid, gid): (u32, u32)) -> Result<bool> {
+        match self.held.set_owner(Some(uid), gid) {
+            Err(Errno::PERM | Errno::INVAL) => {
+                // Only the administrator, and who is in the group.
+                let _ = self.held.set_owner(None, gid);
+                let is = self.stat()?;
+                Ok((is.st_uid, is.st_gid) == (uid, gid))
+            }
+            done => done
+                .map(|()| true)
+                .map_err(|e| host("give away", &self.path, e)),
+        }
+    }
+
+    /// Sets an extended attribute; answers whether that is possible.
+    fn set_xattr(&self, (name, value): &Xattr) -> Result<bool> {
+        match self.held.set_xattr(name, value) {
+            Err(e) if is_unsupported(e) => Ok(false),
+            done => done
+                .map(|()| true)
+                .map_err(|e| host("set an attribute of", &self.path, e)),
+        }
+    }
+
+    /// The mode of something new that was not made with it: of a directory. It keeps the group of
+    /// the one that it is in, if that does (set-group-id), and may be sticky, as of cp(1).
+    fn new_mode(&self, mode: u32) -> Result<Option<u32>> {
+        if self.kind != Kind::Dir {
+            return Ok(None);
+        }
+        let inherited = self.stat()?.st_mode & SET_GID;
+        Ok(Some((tame(self.kind, mode) & !self.umask) | inherited))
+    }
+}
+
+/// Bits of a file, pipe or device as it is made.
+fn made_with(permissions: Permissions) -> Mode {
+    match permissions {
+        Permissions::New(mode) => Mode::from_bits_retain(mode & 0o777),
+        // Nobody else's until it is whole.
+        Permissions::Kept(_) => Mode::RUSR | Mode::WUSR,
     }
 }
 
 impl Host {
-    /// Sets an extended attribute, where that is possible.
-    fn set_xattr(path: &Path, (name, value): &Xattr) -> Result {
-        match lsetxattr(path, name, value, XattrFlags::empty()) {
-            Err(e) if is_unsupported(e) => {
-                tracing::warn!("{}: no attribute {}: {e}", path.display(), name.display());
-                Ok(())
-            }
-            done => done.map_err(|e| host("set an attribute of", path, e)),
+    /// The files below `path`; symbolic links on the way there are followed. To be made before
+    /// there are threads.
+    ///
+    /// # Errors
+    /// It is no directory, or not for us.
+    pub(in crate::files) fn below(path: &Path) -> Result<Host> {
+        let base = HostDir::open(path).map_err(|e| host("open the directory", path, e))?;
+        // A directory is open for each level of the tree.
+        let mut most = getrlimit(Resource::Nofile);
+        most.current = most.maximum;
+        if let Err(e) = setrlimit(Resource::Nofile, most) {
+            tracing::debug!("no more open files: {e}");
         }
+        let mask = umask(Mode::RWXG | Mode::RWXO);
+        umask(mask);
+        Ok(Host {
+            base: Rc::new(base),
+            path: path.to_owned(),
+            way: RefCell::default(),
+            umask: mask.bits(),
+        })
+    }
+
+    /// The directory that holds what is at `path`, and its name there.
+    fn at<'p>(&self, path: &'p Path) -> Result<(Rc<HostDir>, &'p OsStr)> {
+        let Some(name) = path.file_name() else {
+            return Ok((Rc::clone(&self.base), OsStr::new(".")));
+        };
+        let mut way = self.way.borrow_mut();
+        let mut at = Rc::clone(&self.base);
+        let above = path.parent().into_iter().flat_map(Path::iter);
+        for (known, part) in above.enumerate() {
+            if way.get(known).is_none_or(|(name, _)| name != part) {
+                way.truncate(known);
+                let dir = at
+                    .dir(part)
+                    .map_err(|e| host("go to the directory of", &self.shown(path), e))?;
+                way.push((part.to_owned(), Rc::new(dir)));
+            }
+            if let Some((_, dir)) = way.get(known) {
+                at = Rc::clone(dir);
+            }
+        }
+        Ok((at, name))
+    }
+
+    /// Does something in the directory that holds what is at `path`.
+    fn with<T>(
+        &self,
+        path: &Path,
+        doing: &str,
+        op: impl FnOnce(&HostDir, &OsStr) -> rustix::io::Result<T>,
+    ) -> Result<T> {
+        let (dir, name) = self.at(path)?;
+        op(&dir, name).map_err(|e| host(doing, &self.shown(path), e))
+    }
+
+    /// Something else is there than was a moment ago.
+    fn replaced(&self, path: &Path) -> Failure {
+        let message = format!(
+            "{} was replaced while it was copied",
+            self.shown(path).display()
+        );
+        Failure::new(Code::Io, message)
     }
 }
 
 impl Tree for Host {
-    fn item(&self, path: &Path) -> Result<Option<Item>> {
-        match fs::symlink_metadata(path) {
-            Ok(m) => Ok(Some(to_item(&m))),
-            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(host("look at", path, e)),
+    fn shown(&self, path: &Path) -> PathBuf {
+        match path.as_os_str().is_empty() {
+            true => self.path.clone(),
+            false => self.path.join(path),
         }
     }
 
-    fn is_dir(&self, path: &Path) -> bool {
-        path.is_dir()
+    fn item(&self, path: &Path) -> Result<Option<Item>> {
+        let (dir, name) = self.at(path)?;
+        match dir.stat(name) {
+            Ok(m) => Ok(Some(to_item(&m))),
+            Err(Errno::NOENT) => Ok(None),
+            Err(e) => Err(host("look at", &self.shown(path), e)),
+        }
     }
 
     fn names(&self, dir: &Path) -> Result<Vec<OsString>> {
-        let failed = |e| host("read the directory", dir, e);
-        let mut names = Vec::new();
-        for entry in fs::read_dir(dir).map_err(failed)? {
-            names.push(entry.map_err(failed)?.file_name());
-        }
+        let mut names = self.with(dir, "read the directory", HostDir::names)?;
         names.sort_unstable();
         Ok(names)
     }
@@ -194,19 +377,20 @@ impl Tree for Host {
     }
 
     fn link(&self, path: &Path) -> Result<PathBuf> {
-        fs::read_link(path).map_err(|e| host("read the symbolic link", path, e))
+        self.with(path, "read the symbolic link", HostDir::link)
     }
 
     fn xattrs(&self, path: &Path) -> Result<Vec<Xattr>> {
-        let failed = |e: Errno| host("read the attributes of", path, e);
-        let names = match read_into(|buf| llistxattr(path, buf)) {
+        let failed = |e: Errno| host("read the attributes of", &self.shown(path), e);
+        let held = self.with(path, "open", HostDir::hold)?;
+        let names = match held.xattr_names() {
             Err(e) if is_unsupported(e) => return Ok(Vec::new()),
             names => names.map_err(failed)?,
         };
         let mut all = Vec::new();
         for name in names.split(|b| *b == 0).filter(|name| !name.is_empty()) {
             let name = OsString::from_vec(name.to_vec());
-            match read_into(|buf| lgetxattr(path, &name, buf)) {
+            match held.xattr(&name) {
                 // Gone, or not for us.
                 Err(e) if e == Errno::NODATA || is_unsupported(e) => {}
                 value => all.push((name, value.map_err(failed)?)),
@@ -215,84 +399,80 @@ impl Tree for Host {
         Ok(all)
     }
 
-    fn open(&self, path: &Path) -> Result<Box<dyn Content>> {
-        let mut options = File::options();
-        options.read(true).custom_flags(libc::O_NOFOLLOW);
-        let file = options.open(path).map_err(|e| host("open", path, e))?;
-        let path = path.to_owned();
+    fn open(&self, path: &Path, item: &Item) -> Result<Box<dyn Content>> {
+        let file = self.with(path, "open", HostDir::open_file)?;
+        let m = rustix::fs::fstat(&file).map_err(|e| host("look at", &self.shown(path), e))?;
+        if (kind(&m), id(&m)) != (Kind::File, item.id) {
+            return Err(self.replaced(path));
+        }
+        let path = self.shown(path);
         Ok(Box::new(Open { file, path }))
     }
 
     fn make_dir(&self, path: &Path) -> Result {
-        // Nobody else's until it is whole.
-        let made = fs::DirBuilder::new().mode(0o700).create(path);
-        made.map_err(|e| host("make the directory", path, e))
+        self.with(path, "make the directory", HostDir::make_dir)
     }
 
-    fn make_file(&self, path: &Path) -> Result<Box<dyn Sink>> {
-        let mut options = File::options();
-        options.write(true).create_new(true).mode(0o600);
-        let file = options.open(path).map_err(|e| host("make", path, e))?;
-        let path = path.to_owned();
-        Ok(Box::new(Open { file, path }))
+    fn make_file(&self, path: &Path, permissions: Permissions) -> Result<Box<dyn Sink>> {
+        let mode = made_with(permissions);
+        let file = self.with(path, "make", |dir, name| dir.make_file(name, mode))?;
+        let path = self.shown(path);
+        let held = Held::of(&file).map_err(|e| host("open", &path, e))?;
+        Ok(Box::new(HostFile {
+            made: HostMade {
+                held,
+                path: path.clone(),
+                kind: Kind::File,
+                umask: self.umask,
+            },
+            open: Open { file, path },
+        }))
     }
 
     fn make_link(&self, target: &Path, path: &Path) -> Result {
-        symlink(target, path).map_err(|e| host("make the symbolic link", path, e))
+        self.with(path, "make the symbolic link", |dir, name| {
+            dir.make_link(target, name)
+        })
     }
 
-    fn make_node(&self, path: &Path, node: Node) -> Result<bool> {
-        let (kind, dev) = match node {
+    fn make_node(&self, path: &Path, node: Node, permissions: Permissions) -> Result<bool> {
+        let what = match node {
             Node::Fifo => (FileType::Fifo, 0),
             Node::Socket => (FileType::Socket, 0),
             Node::CharDevice(a, b) => (FileType::CharacterDevice, makedev(a, b)),
             Node::BlockDevice(a, b) => (FileType::BlockDevice, makedev(a, b)),
         };
-        match mknodat(CWD, path, kind, Mode::RUSR | Mode::WUSR, dev) {
-            Err(Errno::PERM) => Ok(false),
-            made => made.map(|()| true).map_err(|e| host("make", path, e)),
-        }
+        let mode = made_with(permissions);
+        self.with(path, "make", |dir, name| {
+            match dir.make_node(name, what, mode) {
+                Err(Errno::PERM) => Ok(false),
+                made => made.map(|()| true),
+            }
+        })
     }
 
     fn hard_link(&self, path: &Path, name: &Path) -> Result {
-        fs::hard_link(path, name).map_err(|e| host("link", name, e))
+        let (from, of) = self.at(path)?;
+        self.with(name, "link", |dir, name| dir.hard_link(&from, of, name))
     }
 
-    fn finish(&self, path: &Path, kind: Kind, with: &Finish) -> Result {
-        if let Some((uid, gid)) = with.owner {
-            match lchown(path, Some(uid), Some(gid)) {
-                // Only the administrator gives files away.
-                Err(e) if e.kind() == ErrorKind::PermissionDenied => {}
-                done => done.map_err(|e| host("give away", path, e))?,
-            }
+    fn hold(&self, path: &Path, what: Kind) -> Result<Box<dyn Made>> {
+        let held = self.with(path, "open", HostDir::hold)?;
+        let made = HostMade {
+            held,
+            path: self.shown(path),
+            kind: what,
+            umask: self.umask,
+        };
+        let m = made.stat()?;
+        // Another name of it would be of a file that somebody else put here.
+        if kind(&m) != what || (what != Kind::Dir && m.st_nlink != 1) {
+            return Err(self.replaced(path));
         }
-        for xattr in &with.xattrs {
-            Host::set_xattr(path, xattr)?;
-        }
-        if let (Some(mode), true) = (with.mode, kind != Kind::Symlink) {
-            let mode = fs::Permissions::from_mode(mode);
-            fs::set_permissions(path, mode).map_err(|e| host("change", path, e))?;
-        }
-        if with.modified.is_some() || with.accessed.is_some() {
-            let times = Timestamps {
-                last_access: timespec(with.accessed),
-                last_modification: timespec(with.modified),
-            };
-            let done = utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW);
-            done.map_err(|e| host("set the times of", path, e))?;
-        }
-        Ok(())
+        Ok(Box::new(made))
     }
 
     fn remove(&self, path: &Path) -> Result {
-        fs::remove_file(path).map_err(|e| host("remove", path, e))
-    }
-
-    fn remove_all(&self, path: &Path) -> Result {
-        let done = match fs::symlink_metadata(path) {
-            Ok(m) if m.is_dir() => fs::remove_dir_all(path),
-            _ => fs::remove_file(path),
-        };
-        done.map_err(|e| host("remove", path, e))
+        self.with(path, "remove", HostDir::remove)
     }
 }

@@ -2,9 +2,10 @@
 
 mod entered;
 mod host;
+mod host_dir;
 mod inside;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -16,6 +17,7 @@ pub(super) use entered::Entered;
 pub(super) use host::Host;
 pub(super) use inside::Inside;
 
+use super::left_out::LeftOut;
 use crate::failure::{Code, Failure, Result};
 
 /// What something is.
@@ -99,13 +101,60 @@ pub(super) struct Item {
 /// An extended attribute: name and value.
 pub(super) type Xattr = (OsString, Vec<u8>);
 
+/// Directories that lie in each other at most: each takes memory, and time for all below it.
+const DEPTH_MOST: usize = 1000;
+
+/// # Errors
+/// A path through too many directories.
+pub(super) fn check_depth(path: &Path) -> Result {
+    if path.iter().count() <= DEPTH_MOST {
+        return Ok(());
+    }
+    let begins: String = path.to_string_lossy().chars().take(100).collect();
+    let message = format!("{begins}… lies in more than {DEPTH_MOST} directories");
+    Err(Failure::new(Code::Usage, message))
+}
+
+/// Whether an attribute gives power, as of `security.capability`: it is kept with the owner only.
+pub(super) fn needs_owner(xattr: &OsStr) -> bool {
+    let name = xattr.as_encoded_bytes();
+    name.starts_with(b"security.") || name.starts_with(b"trusted.")
+}
+
+/// A mode without what has power. That directories are sticky takes some away, and stays, as of
+/// cp(1).
+pub(super) fn tame(kind: Kind, mode: u32) -> u32 {
+    match kind {
+        Kind::Dir => mode & 0o1777,
+        _ => mode & 0o777,
+    }
+}
+
+/// What a copy is to allow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Permissions {
+    /// As something new has it that is asked to have this: without set-user-id and set-group-id,
+    /// less the umask.
+    New(u32),
+    /// These 12 bits; on the host those that have power only if the copy has its owner.
+    Kept(u32),
+}
+
+impl Permissions {
+    pub(super) fn mode(self) -> u32 {
+        match self {
+            Permissions::New(mode) | Permissions::Kept(mode) => mode,
+        }
+    }
+}
+
 /// What a copy is given when its content is there; `None` and an empty list leave things as they
 /// are.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Finish {
     pub(super) owner: Option<(u32, u32)>,
-    /// 12 bits; not of symbolic links.
-    pub(super) mode: Option<u32>,
+    /// Not of symbolic links.
+    pub(super) permissions: Option<Permissions>,
     pub(super) modified: Option<SystemTime>,
     pub(super) accessed: Option<SystemTime>,
     pub(super) xattrs: Vec<Xattr>,
@@ -149,20 +198,30 @@ pub(super) fn runs(content: &dyn Content, size: u64) -> Result<Vec<Range<u64>>> 
     Ok(runs)
 }
 
+/// Something that was made, or a directory that was there, whatever becomes of its name.
+pub(super) trait Made {
+    /// What is known of it now.
+    fn item(&self) -> Result<Item>;
+    /// Gives it what it is to have; answers what it could not have.
+    fn finish(&self, with: &Finish) -> Result<LeftOut>;
+}
+
 /// The content of a file that is made.
-pub(super) trait Sink {
+pub(super) trait Sink: Made {
     /// Writes all of `bytes` from `at` on.
     fn write_at(&self, bytes: &[u8], at: u64) -> Result;
     /// Sets the size, which a hole at the end needs.
     fn set_len(&self, size: u64) -> Result;
 }
 
-/// Files, of the host or of a volume. Symbolic links at the end of a path are not followed.
+/// Files below a directory, the base, of the host or of a volume. Paths lead on from there, by
+/// names only; an empty one is the base. No symbolic link is followed, neither on the way nor at
+/// the end: whatever is in a tree, and whatever others put there meanwhile, leads nowhere else.
 pub(super) trait Tree {
+    /// The whole path, for messages.
+    fn shown(&self, path: &Path) -> PathBuf;
     /// What is known of `path`; `None` if there is nothing.
     fn item(&self, path: &Path) -> Result<Option<Item>>;
-    /// What `path` leads to is a directory.
-    fn is_dir(&self, path: &Path) -> bool;
     /// The names in a directory, in the order of their bytes.
     fn names(&self, dir: &Path) -> Result<Vec<OsString>>;
     /// Each directory has one name, if nothing is damaged. On the host, mounts give it more.
@@ -171,23 +230,24 @@ pub(super) trait Tree {
     fn link(&self, path: &Path) -> Result<PathBuf>;
     /// Extended attributes.
     fn xattrs(&self, path: &Path) -> Result<Vec<Xattr>>;
-    /// Opens a file for reading.
-    fn open(&self, path: &Path) -> Result<Box<dyn Content>>;
+    /// Opens a file for reading, which must be the one that `item` tells of.
+    fn open(&self, path: &Path, item: &Item) -> Result<Box<dyn Content>>;
 
     /// Makes a directory.
     fn make_dir(&self, path: &Path) -> Result;
     /// Makes a file, which must not be there.
-    fn make_file(&self, path: &Path) -> Result<Box<dyn Sink>>;
+    fn make_file(&self, path: &Path, permissions: Permissions) -> Result<Box<dyn Sink>>;
     /// Makes a symbolic link.
     fn make_link(&self, target: &Path, path: &Path) -> Result;
     /// Makes a pipe, socket or device; says whether that is permitted.
-    fn make_node(&self, path: &Path, node: Node) -> Result<bool>;
+    fn make_node(&self, path: &Path, node: Node, permissions: Permissions) -> Result<bool>;
     /// Gives the file at `path` another name.
     fn hard_link(&self, path: &Path, name: &Path) -> Result;
-    /// Gives what was made what it is to have.
-    fn finish(&self, path: &Path, kind: Kind, with: &Finish) -> Result;
+    /// Holds what was made just now, or a directory that was there.
+    ///
+    /// # Errors
+    /// It is something else by now.
+    fn hold(&self, path: &Path, what: Kind) -> Result<Box<dyn Made>>;
     /// Removes something that is no directory.
     fn remove(&self, path: &Path) -> Result;
-    /// Removes a directory with all that is in it, or a file.
-    fn remove_all(&self, path: &Path) -> Result;
 }

@@ -1,0 +1,149 @@
+//! Where the names of an archive lead.
+//!
+//! An archive may hold a symbolic link and names that go through it, and with them reach what lies
+//! elsewhere. So no name leads through a link that came from the same archive. One that was there
+//! before is followed, as layers of containers need it (`lib` that leads to `usr/lib`), but not out
+//! of the base.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
+use std::path::{Component, Path, PathBuf};
+
+use crate::failure::{Code, Failure, Result};
+use crate::files::tree::{Inside, Kind, Tree};
+
+/// Symbolic links that are followed for one name, as Linux has it.
+const MOST_LINKS: u32 = 40;
+/// Directories that are remembered.
+const KNOWN_MOST: usize = 1024;
+
+/// The directories into which is unpacked. All paths lead on from the base, by names only.
+pub(super) struct Unpacked<'a> {
+    tree: &'a Inside,
+    /// The base is the root of the volume.
+    is_root: bool,
+    /// Where directories of the archive are.
+    known: HashMap<PathBuf, PathBuf>,
+    /// Symbolic links that came from the archive.
+    links: HashSet<PathBuf>,
+}
+
+impl<'a> Unpacked<'a> {
+    pub(super) fn new(tree: &'a Inside, base: &Path) -> Unpacked<'a> {
+        Unpacked {
+            tree,
+            is_root: base.parent().is_none(),
+            known: HashMap::new(),
+            links: HashSet::new(),
+        }
+    }
+
+    /// Where the archive's `name` is, its directory made if `make` says so; `None` if that is not
+    /// there. A symbolic link at the end is not followed.
+    ///
+    /// # Errors
+    /// A name that leads through a link of the archive, or out of the base.
+    pub(super) fn place(&mut self, name: &Path, make: bool) -> Result<Option<PathBuf>> {
+        let (dir, last) = match (name.parent(), name.file_name()) {
+            (Some(dir), Some(last)) => (dir, last),
+            _ => return Ok(Some(PathBuf::new())),
+        };
+        Ok(self.dir(dir, make, name)?.map(|dir| dir.join(last)))
+    }
+
+    fn dir(&mut self, dir: &Path, make: bool, name: &Path) -> Result<Option<PathBuf>> {
+        if let Some(known) = self.known.get(dir) {
+            return Ok(Some(known.clone()));
+        }
+        let mut walk = Walk {
+            at: PathBuf::new(),
+            links: 0,
+            make,
+            name,
+        };
+        for part in dir {
+            if !self.step(&mut walk, part)? {
+                return Ok(None);
+            }
+        }
+        if self.known.len() >= KNOWN_MOST {
+            self.known.clear();
+        }
+        self.known.insert(dir.to_owned(), walk.at.clone());
+        Ok(Some(walk.at))
+    }
+
+    /// Goes on to a directory; answers whether it is there.
+    fn step(&self, walk: &mut Walk<'_>, part: &OsStr) -> Result<bool> {
+        walk.at.push(part);
+        match self.tree.item(&walk.at)?.map(|item| item.kind) {
+            Some(Kind::Dir) => Ok(true),
+            Some(Kind::Symlink) => self.follow(walk),
+            _ if !walk.make => Ok(false),
+            // Or something is in the way.
+            _ => self.tree.make_dir(&walk.at).map(|()| true),
+        }
+    }
+
+    fn follow(&self, walk: &mut Walk<'_>) -> Result<bool> {
+        if self.links.contains(&walk.at) {
+            return Err(walk.refused("a symbolic link that came from the archive"));
+        }
+        walk.links += 1;
+        if walk.links > MOST_LINKS {
+            return Err(walk.refused("too many symbolic links"));
+        }
+        let target = self.tree.link(&walk.at)?;
+        walk.at.pop();
+        for part in target.components() {
+            let is_there = match part {
+                Component::Normal(part) => self.step(walk, part)?,
+                Component::ParentDir => walk.at.pop() || self.is_root || self.leads_out(walk)?,
+                Component::RootDir if !self.is_root => self.leads_out(walk)?,
+                Component::RootDir => {
+                    walk.at.clear();
+                    true
+                }
+                Component::CurDir | Component::Prefix(_) => true,
+            };
+            if !is_there {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn leads_out(&self, walk: &Walk<'_>) -> Result<bool> {
+        Err(walk.refused("a symbolic link that leads out of the directory to unpack into"))
+    }
+
+    /// A symbolic link of the archive was made at `place`.
+    pub(super) fn made_link(&mut self, place: &Path) {
+        self.links.insert(place.to_owned());
+    }
+
+    /// Something that may be the way to others is gone.
+    pub(super) fn removed(&mut self) {
+        self.known.clear();
+    }
+}
+
+/// A name of the archive that is looked up.
+struct Walk<'a> {
+    /// As far as it went.
+    at: PathBuf,
+    links: u32,
+    make: bool,
+    /// For messages.
+    name: &'a Path,
+}
+
+impl Walk<'_> {
+    fn refused(&self, through: &str) -> Failure {
+        let message = format!(
+            "the archive holds the name {}, which leads through {through}",
+            self.name.display()
+        );
+        Failure::new(Code::Usage, message)
+    }
+}

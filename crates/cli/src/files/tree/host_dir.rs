@@ -1,0 +1,177 @@
+//! Directories of the host, by descriptors.
+//!
+//! Other users may change a tree while it is copied. A path is looked up anew by each call, and a
+//! symbolic link that was put in place meanwhile leads it elsewhere. So everything is named by one
+//! name in an open directory, no link is followed, and what is changed is held by a descriptor.
+//! (Not by openat2(2): Linux 5.4 has none, and a path of any length is to do.)
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, Stat, Timestamps, Uid, XattrFlags, chmodat,
+    chownat, getxattr, linkat, listxattr, mkdirat, mknodat, openat, readlinkat, setxattr, statat,
+    symlinkat, unlinkat, utimensat,
+};
+use rustix::io::Result;
+
+/// The longest value of an attribute, and the longest list of names, bytes.
+const XATTR_MOST: usize = 64 << 10;
+
+/// An open directory.
+pub(super) struct HostDir(OwnedFd);
+
+/// Something that is held by a descriptor, whatever becomes of its name.
+pub(super) struct Held(OwnedFd);
+
+/// Flags of a descriptor that only names something.
+const NAMES: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
+
+impl HostDir {
+    /// The directory at `path`, symbolic links followed: the user names it.
+    pub(super) fn open(path: &Path) -> Result<HostDir> {
+        openat(CWD, path, NAMES | OFlags::DIRECTORY, Mode::empty()).map(HostDir)
+    }
+
+    /// The directory `name` in this one.
+    ///
+    /// # Errors
+    /// ENOTDIR also for a symbolic link to one.
+    pub(super) fn dir(&self, name: &OsStr) -> Result<HostDir> {
+        let flags = NAMES | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+        openat(&self.0, name, flags, Mode::empty()).map(HostDir)
+    }
+
+    /// What is known of `name`, of a symbolic link itself.
+    pub(super) fn stat(&self, name: &OsStr) -> Result<Stat> {
+        statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)
+    }
+
+    /// The names in the directory `name`.
+    pub(super) fn names(&self, name: &OsStr) -> Result<Vec<OsString>> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let dir = openat(&self.0, name, flags, Mode::empty())?;
+        let mut names = Vec::new();
+        for entry in Dir::new(dir)? {
+            let name = entry?.file_name().to_bytes().to_vec();
+            if name != b"." && name != b".." {
+                names.push(OsString::from_vec(name));
+            }
+        }
+        Ok(names)
+    }
+
+    /// Where the symbolic link `name` leads.
+    pub(super) fn link(&self, name: &OsStr) -> Result<PathBuf> {
+        let target = readlinkat(&self.0, name, Vec::new())?.into_bytes();
+        Ok(OsString::from_vec(target).into())
+    }
+
+    /// Opens `name` for reading. Nobody is waited for, should it be a pipe by now.
+    pub(super) fn open_file(&self, name: &OsStr) -> Result<File> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+        openat(&self.0, name, flags | OFlags::CLOEXEC, Mode::empty()).map(File::from)
+    }
+
+    /// Makes a file, which must not be there; the umask goes from its mode.
+    pub(super) fn make_file(&self, name: &OsStr, mode: Mode) -> Result<File> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        openat(&self.0, name, flags | OFlags::CLOEXEC, mode).map(File::from)
+    }
+
+    /// Makes a directory that is nobody else's until it is whole.
+    pub(super) fn make_dir(&self, name: &OsStr) -> Result<()> {
+        mkdirat(&self.0, name, Mode::RWXU)
+    }
+
+    /// Makes a symbolic link.
+    pub(super) fn make_link(&self, target: &Path, name: &OsStr) -> Result<()> {
+        symlinkat(target, &self.0, name)
+    }
+
+    /// Makes a pipe, socket or device; the umask goes from its mode.
+    pub(super) fn make_node(
+        &self,
+        name: &OsStr,
+        (kind, device): (FileType, u64),
+        mode: Mode,
+    ) -> Result<()> {
+        mknodat(&self.0, name, kind, mode, device)
+    }
+
+    /// Gives the file `of` in the directory `from` another name here.
+    pub(super) fn hard_link(&self, from: &HostDir, of: &OsStr, name: &OsStr) -> Result<()> {
+        linkat(&from.0, of, &self.0, name, AtFlags::empty())
+    }
+
+    /// Removes something that is no directory.
+    pub(super) fn remove(&self, name: &OsStr) -> Result<()> {
+        unlinkat(&self.0, name, AtFlags::empty())
+    }
+
+    /// Holds what is there, a symbolic link itself.
+    pub(super) fn hold(&self, name: &OsStr) -> Result<Held> {
+        openat(&self.0, name, NAMES | OFlags::NOFOLLOW, Mode::empty()).map(Held)
+    }
+}
+
+/// Reads an attribute, or a list of them.
+fn read_into(read: impl Fn(&mut [u8]) -> Result<usize>) -> Result<Vec<u8>> {
+    let mut buf = vec![0; XATTR_MOST];
+    let n = read(&mut buf)?;
+    buf.truncate(n);
+    Ok(buf)
+}
+
+impl Held {
+    /// Holds an open file.
+    pub(super) fn of(file: &File) -> io::Result<Held> {
+        Ok(Held(file.try_clone()?.into()))
+    }
+
+    pub(super) fn stat(&self) -> Result<Stat> {
+        statat(&self.0, "", AtFlags::EMPTY_PATH)
+    }
+
+    /// A path to it that the kernel follows to nothing else, for the calls that take no descriptor
+    /// of a symbolic link, device or pipe.
+    fn path(&self) -> PathBuf {
+        format!("/proc/self/fd/{}", self.0.as_raw_fd()).into()
+    }
+
+    pub(super) fn set_owner(&self, uid: Option<u32>, gid: u32) -> Result<()> {
+        let (uid, gid) = (uid.map(Uid::from_raw), Some(Gid::from_raw(gid)));
+        chownat(&self.0, "", uid, gid, AtFlags::EMPTY_PATH)
+    }
+
+    /// Sets 12 bits; not of symbolic links.
+    pub(super) fn set_mode(&self, mode: u32) -> Result<()> {
+        chmodat(
+            CWD,
+            self.path(),
+            Mode::from_bits_retain(mode),
+            AtFlags::empty(),
+        )
+    }
+
+    pub(super) fn set_times(&self, times: &Timestamps) -> Result<()> {
+        utimensat(CWD, self.path(), times, AtFlags::empty())
+    }
+
+    pub(super) fn set_xattr(&self, name: &OsStr, value: &[u8]) -> Result<()> {
+        setxattr(self.path(), name, value, XattrFlags::empty())
+    }
+
+    /// The names of the extended attributes, each with a zero behind it.
+    pub(super) fn xattr_names(&self) -> Result<Vec<u8>> {
+        read_into(|buf| listxattr(self.path(), buf))
+    }
+
+    pub(super) fn xattr(&self, name: &OsStr) -> Result<Vec<u8>> {
+        read_into(|buf| getxattr(self.path(), name, buf))
+    }
+}

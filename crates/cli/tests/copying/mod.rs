@@ -1,0 +1,32 @@
+//! Copies of what strangers made, and between those who change the same trees: `stetfs cp` and
+//! `stetfs tar` beside cp(1), with the attacks that SECURITY.md names.
+
+mod archive;
+mod host;
+mod names;
+mod swapped;
+mod twice;
+
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Output};
+
+use crate::common::daemon::BINARY;
+use crate::files::{at, image, kernel, text};
+
+/// An ordinary user.
+const USER: u32 = 1002;
+
+/// Runs a program with this umask, as this user.
+fn run_as(uid: u32, umask: u32, program: &str, args: &[&str]) -> Output {
+    let mut command = Command::new("sh");
+    let script = format!("umask {umask:04o}; exec \"$0\" \"$@\"");
+    command.args(["-c", &script, program]).args(args);
+    if uid != 0 {
+        command.uid(uid).gid(uid);
+    }
+    command.output().unwrap()
+}
+
+fn stetfs_as(uid: u32, umask: u32, args: &[&str]) -> Output {
+    run_as(uid, umask, BINARY, args)
+}

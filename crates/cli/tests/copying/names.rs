@@ -1,0 +1,57 @@
+//! Names that are to steer a terminal.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::process::Command;
+
+use super::{at, image, kernel};
+use crate::common::daemon::{BINARY, ok, stetfs};
+use stetfs_testkit::cmd;
+
+const NAMES: [&[u8]; 8] = [
+    b"\x1b]0;title\x07",
+    b"\x1b[31mred\x1b[0m",
+    b"a\nb\rc",
+    b"it's",
+    b"plain",
+    b"two words",
+    b"\xff\xfe.x",
+    b"$(reboot)",
+];
+
+#[test]
+fn a_terminal_sees_names_as_ls_shows_them() {
+    let image = image();
+    let mounted = kernel(&image);
+    let dir = mounted.path().join("dir");
+    fs::create_dir(&dir).unwrap();
+    for name in NAMES {
+        fs::write(dir.join(OsStr::from_bytes(name)), "").unwrap();
+    }
+    let mut ls = Command::new("ls");
+    ls.args(["-1", "--quoting-style=shell-escape"]).arg(&dir);
+    let theirs = cmd::run(ls.env("LC_ALL", "C.UTF-8")).unwrap();
+    mounted.umount().unwrap();
+
+    let shown = format!("{BINARY} ls {}", at(&image, "/dir"));
+    let mut script = Command::new("script");
+    let ours = cmd::run(script.args(["-qec", &shown, "/dev/null"])).unwrap();
+    let mut theirs: Vec<&str> = theirs.lines().collect();
+    let mut ours: Vec<&str> = ours
+        .lines()
+        .map(|line| line.trim_end_matches('\r'))
+        .collect();
+    theirs.sort_unstable();
+    ours.sort_unstable();
+    assert_eq!(ours, theirs);
+
+    // A program gets them as they are.
+    let plain = stetfs(&["ls", &at(&image, "/dir")]).stdout;
+    assert_eq!(plain.split(|b| *b == 0x1b).count(), 4);
+    // Errors show nothing that steers.
+    ok(&["mkdir", &at(&image, "/\u{202e}\u{1b}[31m")]);
+    let said = stetfs(&["cat", &at(&image, "/\u{202e}\u{1b}[31m")]).stderr;
+    let said = String::from_utf8(said).unwrap();
+    assert!(said.contains(r"\u{202e}\u{1b}[31m"), "{said:?}");
+}
