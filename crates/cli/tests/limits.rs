@@ -76,8 +76,8 @@ fn soft_limits_are_raised() {
 #[test]
 fn a_hard_limit_of_files_is_said_and_makes_writes_fail() {
     let d = daemon();
-    let said = mounted_by(&d, &["prlimit", "--fsize=60000000:60000000"]);
-    assert!(said.contains("60000000 bytes (ulimit -f)"), "{said}");
+    let said = mounted_by(&d, &["prlimit", "--fsize=40000000:40000000"]);
+    assert!(said.contains("40000000 bytes (ulimit -f)"), "{said}");
     works(&d, "synced");
     let pid = d.pid();
     let fill = |n: u32| {
@@ -87,6 +87,11 @@ fn a_hard_limit_of_files_is_said_and_makes_writes_fail() {
     };
     let failed = (0..64).find_map(|n| fill(n).err());
     assert!(failed.is_some(), "the image grew beyond the limit");
+    let room = rustix::fs::statvfs(d.dir()).unwrap();
+    assert!(
+        room.f_bavail * room.f_frsize > 8 << 20,
+        "the volume is full"
+    );
     assert_eq!(d.pid(), pid, "the server lives");
     assert_eq!(std::fs::read(d.file("synced")).unwrap(), [7; 4 << 20]);
     // What could not be written is told of.
