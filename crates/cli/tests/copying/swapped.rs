@@ -172,32 +172,47 @@ fn links_that_are_put_in_place_meanwhile_lead_nowhere() {
     }
 }
 
-/// A pipe is opened only once somebody writes to it; a link leads to what is not to be read.
-#[test]
-fn sources_that_are_replaced_meanwhile_are_not_read_and_not_waited_for() {
+/// Eight files, each of which changes places with something else all the time.
+fn restless(make_other: impl Fn(&Path)) -> (Scratch, PathBuf, Meanwhile) {
     let scratch = Scratch::new("source").unwrap();
-    let victim = Victim::new();
     let from = scratch.path().join("from");
-    let place = |name: &str| scratch.path().join(name);
     fs::create_dir(&from).unwrap();
     let mut pairs = Vec::new();
     for n in 0..8 {
-        let (file, other) = (from.join(format!("file{n}")), place(&format!("other{n}")));
+        let (file, other) = (
+            from.join(format!("file{n}")),
+            scratch.path().join(format!("other{n}")),
+        );
         fs::write(&file, "plain").unwrap();
-        if n % 2 == 0 {
-            let mut mkfifo = Command::new("mkfifo");
-            cmd::run(mkfifo.arg(&other)).unwrap();
-        } else {
-            symlink(&victim.file, &other).unwrap();
-        }
+        make_other(&other);
         pairs.push((file, other));
     }
-    let _swaps = Meanwhile::again(move || {
+    let swaps = Meanwhile::again(move || {
         for (file, other) in &pairs {
-            let (from, with) = (rustix::fs::CWD, rustix::fs::RenameFlags::EXCHANGE);
-            let _ = rustix::fs::renameat_with(from, file, from, other, with);
+            let (here, with) = (rustix::fs::CWD, rustix::fs::RenameFlags::EXCHANGE);
+            rustix::fs::renameat_with(here, file, here, other, with).unwrap();
         }
     });
+    (scratch, from, swaps)
+}
+
+/// A pipe is opened only once somebody writes to it. (Of 40 copies that waited for it 4 hung.)
+#[test]
+fn sources_that_become_pipes_meanwhile_are_not_waited_for() {
+    let (_scratch, from, _swaps) = restless(|other| {
+        let mut mkfifo = Command::new("mkfifo");
+        cmd::run(mkfifo.arg(other)).unwrap();
+    });
+    for _ in 0..60 {
+        let image = image();
+        ends(start(&["cp", text(&from), &at(&image, "/copy")]));
+    }
+}
+
+#[test]
+fn sources_that_become_links_meanwhile_are_not_read_through() {
+    let victim = Victim::new();
+    let (_scratch, from, _swaps) = restless(|other| symlink(&victim.file, other).unwrap());
     for _ in 0..20 {
         let image = image();
         ends(start(&["cp", text(&from), &at(&image, "/copy")]));
