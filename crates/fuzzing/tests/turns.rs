@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use stetfs::low::{Ctx, Done, FsError, ROOT_INO, Volume, VolumeOptions};
 use stetfs_fuse::{FileSystem, NewNode, OpenFile, VolumeFs, VolumeFsOptions};
@@ -166,6 +166,11 @@ fn turns_of_all_kinds_end() {
             ),
         ];
         thread::sleep(Duration::from_secs(2));
+        // On a machine with much else to do none of one kind may have come yet.
+        let late = Instant::now() + LONG;
+        while counts.iter().any(|n| n.load(Ordering::Relaxed) == 0) && Instant::now() < late {
+            thread::sleep(Duration::from_millis(20));
+        }
         is_over.store(true, Ordering::Release);
         let _ = fs.freeze();
         let ended = {

@@ -18,8 +18,8 @@ pub(super) struct Overlaid {
 }
 
 /// The state after operation `k`, and on it what the syncs up to operation `upto` made durable;
-/// those after `acked` only if they can be without a commit. With `always` each write is synced. `None`: there was a sync that takes a
-/// commit, so this state cannot come back.
+/// those after `acked` only if they can be without a commit. With `always` each write is synced.
+/// `None`: there was a sync that takes a commit, so this state cannot come back.
 pub(super) fn overlay(
     script: &Script,
     k: usize,

@@ -125,26 +125,12 @@ impl PosixSession {
             Op::RemoveXattr { path, name } => self.remove_xattr(path, name),
             // The kernel does not survive fast commits of files that are mapped by blocks.
             Op::Chattr { .. } => Ok(()),
-            // These are the library's, for the swarm.
-            Op::Mkfifo { .. }
-            | Op::RenameNew { .. }
-            | Op::Whiteout { .. }
-            | Op::Copy { .. }
-            | Op::SetAcl { .. }
-            | Op::Limit { .. }
-            | Op::Project { .. }
-            | Op::Memory { .. }
-            | Op::Trim
-            | Op::Remount
-            | Op::Act { .. }
-            | Op::Refused { .. } => Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP)),
-            // A mount knows groups of one file alone, by descriptor; FUSE has no freezing.
-            Op::Atomic { .. } | Op::Early | Op::Commit | Op::Abort | Op::Freeze | Op::Thaw => {
-                Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
-            }
             Op::Fsync { path } => self.open_to_sync(path)?.sync_all(),
             Op::Fdatasync { path } => self.open_to_sync(path)?.sync_data(),
             Op::SyncAll => sync_fs(&self.root),
+            // The library's, for the swarm. A mount knows groups of one file alone, by descriptor;
+            // FUSE has no freezing.
+            _ => Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP)),
         }
     }
 }

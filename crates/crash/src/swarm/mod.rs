@@ -11,7 +11,7 @@
 //!   crash; [`refusal`] says which of them the volume may refuse;
 //! * [`states`] draws crashes of the record and has the lab's oracles judge them;
 //! * [`pulse`] tells of what hangs; [`coverage`] counts the pairs that met;
-//! * [`shrink`] makes a plan that failed plain; [`command`] is the command line.
+//! * `shrink` makes a plan that failed plain; [`command`] is the command line.
 //!
 //! Failing devices, killed servers and mounts are to come: [`run`] has a fault injector below the
 //! recorder, and work is driven by feeds whatever the transport.

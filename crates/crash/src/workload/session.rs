@@ -13,7 +13,6 @@ use stetfs::low::{
     XattrSet,
 };
 
-use self::volume::{no_replace, whiteout};
 use super::op::{Flag, Op, bytes, held_number};
 
 /// How long a sync may take; one that takes longer fails with ETIMEDOUT.
@@ -165,6 +164,28 @@ impl Session {
                 len,
             } => self.copy(from, *offset, (to, *at), *len),
             Op::SetAcl { path, user, perms } => self.set_acl(path, *user, *perms),
+            Op::SetXattr {
+                path,
+                name,
+                key,
+                len,
+            } => self.set_xattr(path, name, &bytes(*key, *len)),
+            Op::RemoveXattr { path, name } => self.remove_xattr(path, name),
+            Op::Chattr { path, flag, on } => self.chattr(path, *flag, *on),
+            Op::Atomic { paths } => self.begin_group(paths),
+            Op::Early => self.write_early(),
+            Op::Commit => self.commit_group(),
+            Op::Abort => self.abort_group(),
+            Op::Fsync { path } => self.fsync(path, false, Wait::Inline),
+            Op::Fdatasync { path } => self.fsync(path, true, Wait::Deferred),
+            Op::SyncAll => awaited(|done| self.fs.sync_all(done)),
+            _ => self.run_on_volume(op),
+        }
+    }
+
+    /// What concerns the volume as a whole, or the session.
+    fn run_on_volume(&mut self, op: &Op) -> Done {
+        match op {
             Op::Limit { uid, kib, inodes } => self.limit(*uid, *kib, *inodes),
             Op::Project { path, id } => self.project(path, *id),
             Op::Memory { mib } => {
@@ -182,23 +203,10 @@ impl Session {
                 Ok(_) => Err(FsError::Errno(libc::EEXIST)),
                 Err(_) => Ok(()),
             },
-            Op::SetXattr {
-                path,
-                name,
-                key,
-                len,
-            } => self.set_xattr(path, name, &bytes(*key, *len)),
-            Op::RemoveXattr { path, name } => self.remove_xattr(path, name),
-            Op::Chattr { path, flag, on } => self.chattr(path, *flag, *on),
-            Op::Atomic { paths } => self.begin_group(paths),
-            Op::Early => self.write_early(),
-            Op::Commit => self.commit_group(),
-            Op::Abort => self.abort_group(),
-            Op::Fsync { path } => self.fsync(path, false, Wait::Inline),
-            Op::Fdatasync { path } => self.fsync(path, true, Wait::Deferred),
-            Op::SyncAll => awaited(|done| self.fs.sync_all(done)),
             Op::Freeze => self.fs.freeze(),
             Op::Thaw => self.fs.thaw(),
+            // The others' own functions have them.
+            _ => Err(FsError::Errno(libc::EINVAL)),
         }
     }
 }
@@ -317,6 +325,22 @@ impl Session {
     fn fsync(&self, path: &str, data_only: bool, wait: Wait) -> Done {
         let file = self.open(path, libc::O_RDONLY)?;
         awaited(|done| self.fs.fsync(&file, data_only, wait, done))
+    }
+}
+
+/// RENAME_NOREPLACE.
+fn no_replace() -> RenameFlags {
+    RenameFlags {
+        no_replace: true,
+        ..RenameFlags::default()
+    }
+}
+
+/// RENAME_WHITEOUT.
+fn whiteout() -> RenameFlags {
+    RenameFlags {
+        whiteout: true,
+        ..RenameFlags::default()
     }
 }
 

@@ -96,23 +96,35 @@ impl fmt::Display for Op {
                 len,
             } => write!(f, "copy {from} {offset} {to} {at} {len}"),
             Op::SetAcl { path, user, perms } => write!(f, "setacl {path} {user} {perms:o}"),
-            Op::Limit { uid, kib, inodes } => write!(f, "limit {uid} {kib} {inodes}"),
             Op::Project { path, id } => write!(f, "project {path} {id}"),
-            Op::Memory { mib } => write!(f, "memory {mib}"),
-            Op::Trim => f.write_str("trim"),
-            Op::Remount => f.write_str("remount"),
-            Op::Act { uid, gid } => write!(f, "act {uid} {gid}"),
-            Op::Refused { op } => write!(f, "refused {op}"),
             Op::Atomic { paths } => write!(f, "atomic {}", paths.join(" ")),
-            Op::Early => f.write_str("early"),
-            Op::Commit => f.write_str("commit"),
-            Op::Abort => f.write_str("abort"),
             Op::Fsync { path } => write!(f, "fsync {}", shown(path)),
             Op::Fdatasync { path } => write!(f, "fdatasync {}", shown(path)),
-            Op::SyncAll => f.write_str("sync"),
-            Op::Freeze => f.write_str("freeze"),
-            Op::Thaw => f.write_str("thaw"),
+            _ => self.fmt_on_volume(f),
         }
+    }
+}
+
+impl Op {
+    /// An operation that is of no file.
+    fn fmt_on_volume(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = match self {
+            Op::Limit { uid, kib, inodes } => return write!(f, "limit {uid} {kib} {inodes}"),
+            Op::Memory { mib } => return write!(f, "memory {mib}"),
+            Op::Act { uid, gid } => return write!(f, "act {uid} {gid}"),
+            Op::Refused { op } => return write!(f, "refused {op}"),
+            Op::Trim => "trim",
+            Op::Remount => "remount",
+            Op::Early => "early",
+            Op::Commit => "commit",
+            Op::Abort => "abort",
+            Op::SyncAll => "sync",
+            Op::Freeze => "freeze",
+            Op::Thaw => "thaw",
+            // The others have a path, and are written above.
+            _ => return Err(fmt::Error),
+        };
+        f.write_str(word)
     }
 }
 

@@ -135,7 +135,7 @@ impl DataStore {
                         .write(&ready.place, &ready.bytes, &ready.pages)?;
                     #[cfg(debug_assertions)]
                     if let Some(proof) = self.vol.sb.proof.get() {
-                        proof.record_is_durable();
+                        proof();
                     }
                     for (dir, naming) in &ready.dirs {
                         dir.metadata.lock().name_recorded(naming);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use stetfs_ondisk::ext4::group_desc::{GroupDesc, GroupFlags};
 use stetfs_sync::{Mutex, MutexGuard, Rank};
 
-use super::redo::RedoPromises;
+use super::promises::RedoPromises;
 use super::scan::{FreeMap, Overlay};
 use super::summary::Summary;
 use super::window::{Unheld, Windows};

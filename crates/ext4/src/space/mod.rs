@@ -64,6 +64,7 @@ mod group;
 mod held;
 mod inodes;
 mod parts;
+mod promises;
 mod redo;
 mod reserve;
 mod scan;

@@ -9,36 +9,12 @@
 //! the last commit, too, and no record names it. What transactions that are not valid allocated for
 //! directories and maps is free there as well.
 
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use stetfs_journal::Stamp;
-use stetfs_sync::{Mutex, Rank};
 
 use super::allocator::Allocator;
 use super::reserve::Reservation;
-
-/// What records that live are promised, in the order in which they were written.
-pub(super) struct RedoPromises {
-    /// Each with the stamp of its record.
-    promises: Mutex<VecDeque<(Stamp, u64)>>,
-    /// Their sum, clusters.
-    sum: AtomicU64,
-}
-
-impl RedoPromises {
-    pub(super) fn new() -> RedoPromises {
-        RedoPromises {
-            promises: Mutex::new(Rank::InodeLeaf, VecDeque::new()),
-            sum: AtomicU64::new(0),
-        }
-    }
-
-    /// Clusters promised to records that live.
-    pub(super) fn sum(&self) -> u64 {
-        self.sum.load(Ordering::Relaxed)
-    }
-}
 
 impl Allocator {
     /// Promises `blocks` blocks to a record that is about to be written; `None` if the volume is

@@ -13,7 +13,7 @@ use super::inspect::inspect;
 use super::log::{self, VolumeLog};
 use super::parts::Parts;
 #[cfg(debug_assertions)]
-use super::prove::RecordProof;
+use super::prove::record_proof;
 use super::{errors, external, features, mmp, records, repeat};
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
@@ -92,10 +92,7 @@ impl Fs {
         }
         repeat::check(&opts)?;
         #[cfg(debug_assertions)]
-        let proof = match journal {
-            None => RecordProof::new(Arc::clone(&device), &opts),
-            Some(_) => None,
-        };
+        let proof = record_proof(&device, journal.as_ref(), &opts);
         let failures = Arc::new(Failures::default());
         let device = watched(device, "volume", &failures);
         let tap = Arc::new(Tap::default());

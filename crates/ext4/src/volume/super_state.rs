@@ -16,6 +16,10 @@ use crate::error::{FsError, Result};
 use crate::types::{BlockNr, FsOptions, OnError};
 use stetfs_ondisk::num::to_usize;
 
+/// Is called when a record of a file is durable, before its sync is answered (`prove`).
+#[cfg(debug_assertions)]
+pub(crate) type RecordProof = Box<dyn Fn() + Send + Sync>;
+
 /// What of the superblock is used or changes while the volume is open.
 pub(crate) struct SuperState {
     /// The block that holds the superblock, kept in the cache.
@@ -55,7 +59,7 @@ pub(crate) struct SuperState {
     pub(super) tap: OnceLock<Arc<Tap>>,
     /// Where records of files are tried.
     #[cfg(debug_assertions)]
-    pub(crate) proof: OnceLock<super::prove::RecordProof>,
+    pub(crate) proof: OnceLock<RecordProof>,
     /// Where the log is: runs of blocks (first, count), in order.
     pub(super) log_runs: OnceLock<Vec<(BlockNr, u64)>>,
     /// Damage that was found.

@@ -111,10 +111,10 @@ impl State {
             Op::Commit => self.commit_group(at),
             Op::Freeze => self.frozen = true,
             Op::Thaw => self.frozen = false,
-            Op::Early | Op::Fsync { .. } | Op::Fdatasync { .. } | Op::SyncAll => {}
             // Nothing of the tree changes.
-            Op::Limit { .. } | Op::Project { .. } | Op::Memory { .. } | Op::Trim => {}
-            Op::Refused { .. } => {}
+            Op::Early | Op::Fsync { .. } | Op::Fdatasync { .. } | Op::SyncAll => {}
+            Op::Limit { .. } | Op::Project { .. } | Op::Memory { .. } => {}
+            Op::Trim | Op::Refused { .. } => {}
         }
     }
 }

@@ -1,27 +1,11 @@
 //! What the swarm does besides: flags, lists of access, names in further ways, copies, and the
 //! volume as a whole.
 
-use stetfs::low::{Ctx, FsError, QuotaKind, QuotaLimits, RenameFlags};
+use stetfs::low::{Ctx, FsError, QuotaKind, QuotaLimits};
 
 use super::{Done, Session};
 use crate::workload::model::{ACL, access_list};
 use crate::workload::op::Flag;
-
-/// RENAME_NOREPLACE.
-pub(super) fn no_replace() -> RenameFlags {
-    RenameFlags {
-        no_replace: true,
-        ..RenameFlags::default()
-    }
-}
-
-/// RENAME_WHITEOUT.
-pub(super) fn whiteout() -> RenameFlags {
-    RenameFlags {
-        whiteout: true,
-        ..RenameFlags::default()
-    }
-}
 
 impl Session {
     pub(super) fn mkfifo(&self, path: &str, mode: u32) -> Done {
