@@ -1,4 +1,4 @@
-//! The blocks that are promised to records of files for a recovery (`redo`), as the groups have them.
+//! The blocks that are promised to records of files for a recovery (`redo`).
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};

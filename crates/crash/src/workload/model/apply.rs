@@ -112,9 +112,7 @@ impl State {
             Op::Freeze => self.frozen = true,
             Op::Thaw => self.frozen = false,
             // Nothing of the tree changes.
-            Op::Early | Op::Fsync { .. } | Op::Fdatasync { .. } | Op::SyncAll => {}
-            Op::Limit { .. } | Op::Project { .. } | Op::Memory { .. } => {}
-            Op::Trim | Op::Refused { .. } => {}
+            _ => {}
         }
     }
 }
