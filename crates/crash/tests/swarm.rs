@@ -32,3 +32,10 @@ fn runs(seeds: impl IntoIterator<Item = u64>, with: &str, states: u64) {
 fn what_is_read_without_a_crash_is_what_was_written() {
     runs(1000..1012, "", 0);
 }
+
+#[test]
+fn crashes_of_all_journals_keep_what_was_promised() {
+    for preset in ["ordered", "data", "ldj", "ijournal", "stet", "nvm"] {
+        runs(1100..1103, &format!("preset={preset}"), 24);
+    }
+}

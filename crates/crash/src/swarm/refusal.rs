@@ -43,7 +43,8 @@ impl Refusals {
             (libc::EDQUOT, op) => self.has_quota && takes(op),
             (libc::EPERM, Op::Chattr { .. } | Op::Chown { .. }) if !self.is_root => true,
             (libc::EPERM, _) => state.has_guarded(),
-            (libc::EBUSY, _) => state.has_group(),
+            // All groups together may keep so much in memory.
+            (libc::EBUSY | libc::ENOMEM, _) => state.has_group(),
             (libc::EXDEV, _) => self.has_projects,
             // What a form of map, data in the inode, or a group cannot do; what the volume counts.
             (
