@@ -128,11 +128,20 @@ impl PosixSession {
             Op::Fsync { path } => self.open_to_sync(path)?.sync_all(),
             Op::Fdatasync { path } => self.open_to_sync(path)?.sync_data(),
             Op::SyncAll => sync_fs(&self.root),
-            // The library's, for the swarm. A mount knows groups of one file alone, by descriptor;
-            // FUSE has no freezing.
-            _ => Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP)),
+            // The library's, for the swarm.
+            Op::Mkfifo { .. } | Op::RenameNew { .. } | Op::Whiteout { .. } => unsupported(),
+            Op::Copy { .. } | Op::SetAcl { .. } | Op::Limit { .. } => unsupported(),
+            Op::Project { .. } | Op::Memory { .. } | Op::Trim => unsupported(),
+            Op::Remount | Op::Act { .. } | Op::Refused { .. } => unsupported(),
+            // A mount knows groups of one file alone, by descriptor; FUSE has no freezing.
+            Op::Atomic { .. } | Op::Early | Op::Commit | Op::Abort => unsupported(),
+            Op::Freeze | Op::Thaw => unsupported(),
         }
     }
+}
+
+fn unsupported() -> io::Result<()> {
+    Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
 }
 
 /// Names.

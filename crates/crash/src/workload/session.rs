@@ -179,7 +179,9 @@ impl Session {
             Op::Fsync { path } => self.fsync(path, false, Wait::Inline),
             Op::Fdatasync { path } => self.fsync(path, true, Wait::Deferred),
             Op::SyncAll => awaited(|done| self.fs.sync_all(done)),
-            _ => self.run_on_volume(op),
+            Op::Limit { .. } | Op::Project { .. } | Op::Memory { .. } => self.run_on_volume(op),
+            Op::Trim | Op::Remount | Op::Act { .. } => self.run_on_volume(op),
+            Op::Refused { .. } | Op::Freeze | Op::Thaw => self.run_on_volume(op),
         }
     }
 
@@ -205,7 +207,7 @@ impl Session {
             },
             Op::Freeze => self.fs.freeze(),
             Op::Thaw => self.fs.thaw(),
-            // The others' own functions have them.
+            // Its caller has the others.
             _ => Err(FsError::Errno(libc::EINVAL)),
         }
     }

@@ -100,7 +100,10 @@ impl fmt::Display for Op {
             Op::Atomic { paths } => write!(f, "atomic {}", paths.join(" ")),
             Op::Fsync { path } => write!(f, "fsync {}", shown(path)),
             Op::Fdatasync { path } => write!(f, "fdatasync {}", shown(path)),
-            _ => self.fmt_on_volume(f),
+            Op::Limit { .. } | Op::Memory { .. } | Op::Act { .. } => self.fmt_on_volume(f),
+            Op::Refused { .. } | Op::Trim | Op::Remount => self.fmt_on_volume(f),
+            Op::Early | Op::Commit | Op::Abort | Op::SyncAll => self.fmt_on_volume(f),
+            Op::Freeze | Op::Thaw => self.fmt_on_volume(f),
         }
     }
 }
@@ -121,7 +124,7 @@ impl Op {
             Op::SyncAll => "sync",
             Op::Freeze => "freeze",
             Op::Thaw => "thaw",
-            // The others have a path, and are written above.
+            // Its caller writes the others.
             _ => return Err(fmt::Error),
         };
         f.write_str(word)

@@ -68,7 +68,7 @@ pub(crate) struct Groups {
     /// Blocks promised to operations under way.
     pub(super) reserved: AtomicU64,
     /// The part of `reserved` that records of files may need at a recovery.
-    pub(super) redo: RedoPromises,
+    pub(super) redo: Mutex<RedoPromises>,
     /// What is freed is not handed out again (`space/claims`).
     pub(super) keep_freed: AtomicBool,
     /// What was freed and is not handed out yet (`epoch=`).
@@ -128,7 +128,7 @@ impl Groups {
             cost: SearchCost::default(),
             unheld: Unheld::default(),
             reserved: AtomicU64::new(0),
-            redo: RedoPromises::new(),
+            redo: Mutex::new(Rank::InodeLeaf, RedoPromises::default()),
             keep_freed: AtomicBool::new(false),
             held: parking_lot::Mutex::default(),
             trust_files: AtomicBool::new(false),

@@ -1,29 +1,56 @@
 //! The blocks that are promised to records of files for a recovery (`redo`).
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use stetfs_journal::Stamp;
-use stetfs_sync::{Mutex, Rank};
 
-/// What records that live are promised, in the order in which they were written.
+/// Promises to records that live, in the order in which they were written.
+#[derive(Default)]
 pub(super) struct RedoPromises {
-    /// Each with the stamp of its record.
-    pub(super) promises: Mutex<VecDeque<(Stamp, u64)>>,
+    /// Each with the stamp of its record, clusters.
+    by_record: VecDeque<(Stamp, u64)>,
     /// Their sum, clusters.
-    pub(super) sum: AtomicU64,
+    sum: u64,
 }
 
 impl RedoPromises {
-    pub(super) fn new() -> RedoPromises {
-        RedoPromises {
-            promises: Mutex::new(Rank::InodeLeaf, VecDeque::new()),
-            sum: AtomicU64::new(0),
-        }
+    /// Keeps the promise of a record.
+    pub(super) fn keep(&mut self, record: Stamp, clusters: u64) {
+        self.by_record.push_back((record, clusters));
+        self.sum += clusters;
     }
 
-    /// Clusters promised to records that live.
+    /// Ends the promises of the oldest records, as far as they are not alive. Gives their clusters.
+    pub(super) fn end(&mut self, is_alive: impl Fn(Stamp) -> bool) -> u64 {
+        let mut ended = 0;
+        // Syncs of two files come here in any order, with stamps that are close.
+        while let Some((record, clusters)) = self.by_record.front()
+            && !is_alive(*record)
+        {
+            ended += clusters;
+            self.by_record.pop_front();
+        }
+        self.sum -= ended;
+        ended
+    }
+
+    /// Clusters that are promised.
     pub(super) fn sum(&self) -> u64 {
-        self.sum.load(Ordering::Relaxed)
+        self.sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn promises_end_with_their_records() {
+        let mut promises = RedoPromises::default();
+        (1..=4).for_each(|record| promises.keep(record, 10 * record));
+        assert_eq!(promises.sum(), 100);
+        assert_eq!(promises.end(|record| record > 2), 30);
+        assert_eq!(promises.end(|record| record > 2), 0);
+        assert_eq!((promises.sum(), promises.by_record.len()), (70, 2));
     }
 }

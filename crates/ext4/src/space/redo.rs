@@ -9,8 +9,6 @@
 //! the last commit, too, and no record names it. What transactions that are not valid allocated for
 //! directories and maps is free there as well.
 
-use std::sync::atomic::Ordering;
-
 use stetfs_journal::Stamp;
 
 use super::allocator::Allocator;
@@ -20,39 +18,33 @@ impl Allocator {
     /// Promises `blocks` blocks to a record that is about to be written; `None` if the volume is
     /// too full. The reserved blocks, and those kept for maps, count: a recovery may take them.
     pub(crate) fn promise_redo(&self, blocks: u64) -> Option<Reservation<'_>> {
-        let promise = || self.promise_all(blocks, self.groups.pending_blocks());
-        promise().or_else(|| {
-            self.end_redo_promises();
-            promise()
-        })
+        // At each record, so that no more promises are remembered than records live.
+        self.end_redo_promises();
+        self.promise_all(blocks, self.groups.pending_blocks())
     }
 
     /// Keeps a promise as long as the record with this stamp is alive.
     pub(crate) fn keep_redo_promise(&self, promise: Reservation<'_>, record: Stamp) {
         let clusters = promise.keep();
         if clusters > 0 {
-            self.groups.redo.sum.fetch_add(clusters, Ordering::Relaxed);
-            let mut promises = self.groups.redo.promises.lock();
-            promises.push_back((record, clusters));
+            self.groups.redo.lock().keep(record, clusters);
         }
     }
 
-    /// Ends the promises of records that valid transactions supersede.
-    pub(super) fn end_redo_promises(&self) {
-        let mut ended = 0;
-        {
-            let mut promises = self.groups.redo.promises.lock();
-            // Syncs of two files come here in any order, with stamps that are close.
-            while let Some((record, clusters)) = promises.front()
-                && !self.vol.journal.is_alive(*record)
-            {
-                ended += clusters;
-                promises.pop_front();
-            }
-        }
-        if ended > 0 {
-            self.groups.redo.sum.fetch_sub(ended, Ordering::Relaxed);
-            drop(self.kept_promise(ended));
-        }
+    /// Ends the promises of records that valid transactions supersede. Gives the clusters that are
+    /// promised to the others.
+    pub(super) fn end_redo_promises(&self) -> u64 {
+        let mut promises = self.groups.redo.lock();
+        let ended = promises.end(|record| self.vol.journal.is_alive(record));
+        let left = promises.sum();
+        drop(promises);
+        drop(self.kept_promise(ended));
+        left
+    }
+
+    /// Clusters promised to records, those included that are not alive and not looked at since.
+    #[cfg(test)]
+    pub(crate) fn promised_to_records(&self) -> u64 {
+        self.groups.redo.lock().sum()
     }
 }

@@ -68,8 +68,7 @@ impl Allocator {
             if let Some(room) = self.try_reserve(blocks, privileged, pending) {
                 return Ok(Look::Found(room));
             }
-            self.end_redo_promises();
-            let redo = self.groups.redo.sum();
+            let redo = self.end_redo_promises();
             Ok(match self.try_reserve(blocks, privileged, pending) {
                 Some(room) => Look::Found(room),
                 // A commit is worth it only if that is enough.

@@ -336,6 +336,27 @@ fn records_without_their_promise_are_kept_in_lost_found() {
     }
 }
 
+/// Promises end with the records that they are for, however much room there is.
+#[test]
+fn promises_of_superseded_records_are_not_remembered() {
+    for journal in WITH_RECORDS {
+        let v = Volume::new(journal, 32, &Mkfs::blocks(4096));
+        let sync = |i: u32| {
+            let file = v.make(ROOT_INO, &format!("{i}"));
+            v.write(&file, b"synced");
+            fsync(&v.fs, &file, false);
+            v.fs.space.promised_to_records()
+        };
+        let one = sync(0);
+        assert!(one > 0, "{journal}");
+        for i in 1..10 {
+            v.commit();
+            assert_eq!(sync(i), one, "{journal}: that of the last record alone");
+        }
+        assert_eq!(v.file_commits(), 0, "{journal}");
+    }
+}
+
 /// All inodes of the volume are in use, but the number that the synced file got.
 #[test]
 fn a_file_that_took_the_last_inode_comes_back() {

@@ -112,7 +112,8 @@ impl State {
             Op::Freeze => self.frozen = true,
             Op::Thaw => self.frozen = false,
             // Nothing of the tree changes.
-            _ => {}
+            Op::Early | Op::Trim | Op::Fsync { .. } | Op::Fdatasync { .. } | Op::SyncAll => {}
+            Op::Limit { .. } | Op::Project { .. } | Op::Memory { .. } | Op::Refused { .. } => {}
         }
     }
 }
