@@ -31,7 +31,7 @@ pub struct FailStop<D> {
     stops: Stops,
 }
 
-/// What ends the use of the device.
+/// The failures that end the use of the device.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stops {
     /// Every failure to make something durable.
@@ -87,7 +87,7 @@ impl<D: BlockDevice> FailStop<D> {
         }
     }
 
-    /// What another request came to (block.F4).
+    /// Takes note of how another request ended (block.F4).
     fn noted(&self, result: Result<()>) -> Result<()> {
         match self.stops {
             Stops::All => self.attempts.noted(result),

@@ -48,7 +48,7 @@ pub(crate) fn check(limits: &Limits, options: &Options) -> Result {
     Ok(())
 }
 
-/// What a limit takes away from the mount of a volume on `host`.
+/// Warnings of limits that take something away from the mount of a volume on `host`.
 pub(crate) fn warnings(limits: &Limits, host: &Host) -> Vec<String> {
     let image = host.file().filter(|file| !file.is_block_device());
     let size = image.map(|_| host.device().size());

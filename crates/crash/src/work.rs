@@ -31,14 +31,14 @@ pub struct Work {
     pub options: FsOptions,
     /// One for each thread, in the directory of that number.
     pub scripts: Vec<Script>,
-    /// So many operations of each script were done, and durable, before: the volume is as they left
-    /// it.
+    /// The number of operations of each script that were done, and durable, before: the volume is
+    /// as they left it.
     pub before: Vec<usize>,
     /// What is taken as promised.
     pub promise: Promise,
 }
 
-/// What becomes of operations: of each thread, and last of the unmount and of what it leaves in
+/// The outcome of operations: of each thread, and last of the unmount and of what it leaves in
 /// memory.
 pub(crate) type Ends = Vec<Result<(), String>>;
 

@@ -1,6 +1,6 @@
-//! What a server inherits of whoever starts it, and must not suffer from: limits that are lower
-//! than they have to be, signals that are blocked or ignored, a mask that takes its own rights
-//! away, and a place among the first to be killed.
+//! The inheritance of a server from whoever starts it, which it must not suffer from: limits that
+//! are lower than they have to be, signals that are blocked or ignored, a mask that takes its own
+//! rights away, and a place among the first to be killed.
 
 use std::io;
 use std::mem::MaybeUninit;

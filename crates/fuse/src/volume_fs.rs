@@ -210,7 +210,7 @@ impl VolumeFs {
             })
         });
         if let Err(e) = files {
-            // Who has a file open is not to be given another, nor none.
+            // A program that has a file open is not to be given another, nor none.
             let closed = new.close();
             return closed.and(Err(e));
         }

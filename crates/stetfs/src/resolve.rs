@@ -51,7 +51,7 @@ impl<'a> Found<'a> {
 pub(crate) struct Base {
     shared: Arc<Shared>,
     ino: Ino,
-    /// What its paths begin with.
+    /// The path that its paths begin with.
     path: PathBuf,
 }
 
@@ -75,7 +75,7 @@ impl Base {
     }
 }
 
-/// Where paths begin: at the root, or in a base that they do not leave.
+/// The start of paths: at the root, or in a base that they do not leave.
 #[derive(Clone, Copy)]
 pub(crate) struct Start<'a> {
     pub(crate) fs: &'a Fs,

@@ -20,7 +20,7 @@ use crate::shared::{Shared, errno, wait};
 /// and [`Walk`](crate::Walk) of it is gone.
 #[derive(Clone)]
 pub struct Volume {
-    /// What no path leaves, of [`beneath`](Self::beneath).
+    /// The base that no path leaves, of [`beneath`](Self::beneath).
     base: Option<Arc<Base>>,
     pub(crate) shared: Arc<Shared>,
 }
@@ -121,7 +121,7 @@ impl Volume {
         })
     }
 
-    /// Where its paths begin.
+    /// The start of its paths.
     pub(crate) fn start(&self) -> Start<'_> {
         Start {
             fs: self.shared.fs(),

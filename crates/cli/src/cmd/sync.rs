@@ -17,7 +17,7 @@ use crate::print;
 pub(crate) fn run(args: &FreezeArgs, as_json: bool) -> Result {
     let mount = find_mount(&args.dir)?;
     let mut client = connect(&mount)?;
-    // What the kernel has in its pages comes to the server first.
+    // The kernel's dirty pages come to the server first.
     write_back(&mount.dir)?;
     let mut answer = client.request(&json!({ "op": "sync" }))?;
     answer["dir"] = json!(mount.dir.display().to_string());

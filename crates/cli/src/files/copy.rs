@@ -77,8 +77,8 @@ fn copy_all(
     Ok(())
 }
 
-/// What an argument names: a directory and a name in it, so that symbolic links are followed as far
-/// as the user named them, and no further.
+/// The file that an argument names: a directory and a name in it, so that symbolic links are
+/// followed as far as the user named them, and no further.
 struct Spot {
     tree: Box<dyn Tree>,
     /// Below the directory; `None` is the directory itself.
@@ -92,7 +92,7 @@ impl Spot {
         Spot::open(place, Use::Read, false, args, volumes)
     }
 
-    /// Where copies of so many sources go.
+    /// The target of copies of so many sources.
     fn target(place: &Place, sources: usize, args: &CpArgs, volumes: &mut Volumes) -> Result<Spot> {
         let (is_dir, path) = match place {
             Place::Host(path) => (path.is_dir(), path),
@@ -135,7 +135,7 @@ impl Spot {
     }
 }
 
-/// What a command has copied.
+/// The files that a command has copied.
 #[derive(Default)]
 struct Copied {
     /// Files with several names, by what they are in the source.
@@ -144,7 +144,7 @@ struct Copied {
     several: bool,
     /// Sources that are done.
     sources: usize,
-    /// What was made that is no directory, and of which source.
+    /// Files made that are no directories, each with its source.
     made: HashMap<(u64, u64), usize>,
 }
 
@@ -162,7 +162,7 @@ struct Copy<'a> {
     archive: bool,
     /// Modes, as they are.
     keeps_modes: bool,
-    /// What has power: set-user-id and set-group-id, devices, `security.*`.
+    /// Attributes that give power: set-user-id and set-group-id, devices, `security.*`.
     keeps_special: bool,
     owner: Option<(u32, u32)>,
     to_host: bool,
@@ -344,7 +344,8 @@ impl Copy<'_> {
         }
     }
 
-    /// What a copy gets. A directory that was there keeps its mode where modes are not copied.
+    /// The attributes that a copy gets. A directory that was there keeps its mode where modes are
+    /// not copied.
     fn finish(&mut self, from: &Path, item: &Item, new: bool) -> Result<Finish> {
         let mut finish = Finish {
             owner: self.owner,

@@ -1,10 +1,11 @@
-//! What a copy leaves out, for it would have power on the host, or is not permitted.
+//! Attributes and files that a copy leaves out: they would have power on the host, or are not
+//! permitted.
 
 use std::ops::AddAssign;
 
 use serde_json::{Value, json};
 
-/// What was left out, counted.
+/// Counts of what was left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LeftOut {
     /// Files without their set-user-id, set-group-id or sticky bits.

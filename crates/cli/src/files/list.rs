@@ -24,7 +24,7 @@ struct Line {
     target: Option<PathBuf>,
 }
 
-/// Where lines go.
+/// The output, a terminal or not.
 struct Out {
     /// It shows what it gets: names are quoted.
     terminal: bool,

@@ -75,9 +75,9 @@ fn fixed(text: &str) -> Result<Fixed, String> {
 pub struct Broken {
     /// Its seed.
     pub seed: u64,
-    /// What was drawn.
+    /// The plan that was drawn.
     pub plan: String,
-    /// What is broken.
+    /// The broken promise.
     pub finding: Finding,
     /// The crash, if it takes one.
     pub crash: Option<Failure>,
@@ -87,7 +87,7 @@ pub struct Broken {
     pub command: String,
 }
 
-/// What all runs did.
+/// The sums of all runs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Swarmed {
     /// Runs.
@@ -96,12 +96,12 @@ pub struct Swarmed {
     pub seconds: f64,
     /// Operations, and those of them that were refused.
     pub operations: (u64, u64),
-    /// What was tried.
+    /// Crash states and the like that were tried.
     #[serde(flatten)]
     pub tried: Tried,
-    /// What met.
+    /// Pairs that met.
     pub coverage: Covered,
-    /// What is broken.
+    /// The broken promise.
     pub broken: Vec<Broken>,
 }
 
@@ -114,7 +114,7 @@ impl SwarmArgs {
     /// Does it.
     ///
     /// # Errors
-    /// What is wrong with the arguments; a volume that cannot be made.
+    /// Wrong arguments; a volume that cannot be made.
     pub fn run(&self) -> Result<Answer> {
         ensure!(
             self.seconds.is_none_or(|s| s > 0.0),
@@ -165,7 +165,7 @@ impl SwarmArgs {
             operations.0 += done.operations.0;
             operations.1 += done.operations.1;
             let Some(found) = done.found else { continue };
-            // What hangs goes on, and takes time from all that follows.
+            // A hanging run goes on, and takes time from all that follows.
             let is_hang = found.finding.oracle == Oracle::Hang;
             broken.push(self.told(&plan, found)?);
             if is_hang {

@@ -11,7 +11,7 @@ use super::plan::{Fixed, Plan};
 /// A value of a dimension.
 type Value = (usize, usize);
 
-/// What met.
+/// Pairs of values that met.
 #[derive(Debug)]
 pub struct Coverage {
     all: &'static [Dimension],
@@ -27,14 +27,14 @@ pub struct Meetings {
     pub states: u64,
 }
 
-/// What met, in numbers.
+/// The coverage in numbers.
 #[derive(Clone, Debug, Serialize)]
 pub struct Covered {
     /// Pairs that there are.
     pub pairs: u64,
     /// Of these, those that met in a run.
     pub met: u64,
-    /// Those that had a crash state.
+    /// Pairs that had a crash state.
     pub judged: u64,
     /// The fewest crash states of a pair that had one.
     pub fewest: u64,
@@ -74,7 +74,7 @@ impl Coverage {
         (dimension.name.clone(), dimension.values[value].0.clone())
     }
 
-    /// What met so far; with `never` also what did not.
+    /// The coverage so far; with `never` also the pairs that never met.
     pub fn covered(&self, never: bool) -> Covered {
         let mut values: Vec<Value> = Vec::new();
         for (i, dimension) in self.all.iter().enumerate().filter(|(_, d)| d.is_drawn()) {

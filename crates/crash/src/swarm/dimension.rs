@@ -1,4 +1,4 @@
-//! What differs from run to run: dimensions, and the values of each.
+//! Dimensions, in which runs differ, and the values of each.
 //!
 //! Presets, parts of journals and their options are those that are registered, and operations those
 //! that the generator knows: a new one is drawn without being named here.
@@ -21,7 +21,7 @@ pub struct Dimension {
     pub values: Vec<(String, u32)>,
 }
 
-/// What is drawn for an option that nobody names.
+/// The value of an option that nobody names.
 pub const UNSAID: &str = "unsaid";
 /// Names of journal options begin so.
 pub const JOURNAL: &str = "journal-";

@@ -20,7 +20,7 @@ const SYNC: u8 = 3;
 
 /// A thread's operations.
 pub struct Draws {
-    /// What it did, in all mounts of the run.
+    /// The operations so far, in all mounts of the run.
     pub script: Script,
     generator: Generator,
     rng: fastrand::Rng,
@@ -31,7 +31,7 @@ pub struct Draws {
     acts: bool,
     /// Files are synced.
     syncs: bool,
-    /// What is synced next.
+    /// The path that is synced next.
     changed: Option<String>,
     name: String,
     pulse: Arc<Pulse>,
@@ -76,7 +76,7 @@ fn bounds(plan: &Plan) -> Bounds {
 }
 
 impl Draws {
-    /// Those of thread number `thread`, which go on from a script.
+    /// The operations of thread number `thread`, which go on from a script.
     pub fn new(plan: &Plan, thread: usize, script: Script, pulse: &Arc<Pulse>) -> Draws {
         let of_mount = script.ops.len() as u64;
         let seed = plan.seed.wrapping_mul(8).wrapping_add(thread as u64) ^ of_mount << 48;
@@ -125,7 +125,7 @@ impl Draws {
         }
     }
 
-    /// What a path leads to is as the model has it.
+    /// Compares what a path leads to with the model.
     fn compare(&self, session: &Session, path: &str) -> Result<(), String> {
         let state = self.script.last();
         let Some(node) = state.node(path) else {

@@ -1,4 +1,4 @@
-//! What one run does: an answer to the question of each dimension.
+//! The plan of one run: an answer to the question of each dimension.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,14 +14,14 @@ pub type Fixed = (String, String);
 /// Draws that tell whether two values can meet.
 const DRAWS: u64 = 6;
 
-/// What one run does.
+/// The plan of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Decides all that no dimension says.
     pub seed: u64,
     /// The value of each dimension.
     values: BTreeMap<String, String>,
-    /// Those that were not drawn.
+    /// The values that were not drawn.
     fixed: Vec<Fixed>,
 }
 
@@ -87,7 +87,7 @@ impl Plan {
         self.values.iter().map(|(name, value)| (&**name, &**value))
     }
 
-    /// What was fixed.
+    /// The values that were fixed.
     pub fn fixed(&self) -> &[Fixed] {
         &self.fixed
     }
@@ -142,7 +142,7 @@ impl Plan {
             self.set("block", "4096");
         }
         if self.is("op-create", "no") {
-            // What nothing can be done to finds nothing.
+            // A tree without files finds nothing.
             self.set("op-create", "some");
         }
         // Files of other volumes can have their data journaled by a flag.
@@ -202,7 +202,7 @@ impl Plan {
 }
 
 impl fmt::Display for Plan {
-    /// What is not plain.
+    /// The values that are not plain.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts = vec![format!("seed {}", self.seed)];
         for dimension in dimensions() {

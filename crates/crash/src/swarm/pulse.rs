@@ -1,4 +1,4 @@
-//! What each thread of a run does, and since when: whether it hangs.
+//! The pulse of a run: the work of each thread, and since when, which tells whether it hangs.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ impl Pulse {
         self.at.lock().remove(who);
     }
 
-    /// What takes longer than that.
+    /// The work that takes longer than that.
     pub fn hanging(&self, bound: Duration) -> Option<String> {
         let at = self.at.lock();
         let mut all = at.iter();

@@ -6,7 +6,7 @@ use super::plan::Plan;
 use crate::workload::Op;
 use crate::workload::model::State;
 
-/// What makes a volume refuse.
+/// The features that make a volume refuse.
 #[derive(Clone, Copy, Debug)]
 pub struct Refusals {
     has_quota: bool,
@@ -15,7 +15,7 @@ pub struct Refusals {
 }
 
 impl Refusals {
-    /// Those of a plan.
+    /// The features of a plan.
     pub fn of(plan: &Plan) -> Refusals {
         Refusals {
             has_quota: !plan.is("quota", "no"),
@@ -46,7 +46,8 @@ impl Refusals {
             // All groups together may keep so much in memory.
             (libc::EBUSY | libc::ENOMEM, _) => state.has_group(),
             (libc::EXDEV, _) => self.has_projects,
-            // What a form of map, data in the inode, or a group cannot do; what the volume counts.
+            // The form of the map, data in the inode, a group, or what the volume counts cannot do
+            // it.
             (
                 libc::EOPNOTSUPP,
                 Op::Allocate { .. }

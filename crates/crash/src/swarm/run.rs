@@ -25,19 +25,19 @@ use crate::workload::feed::Feed;
 use crate::workload::script::Progress;
 use crate::workload::{Case, Script};
 
-/// What a run found.
+/// The find of a run.
 pub struct Found {
-    /// What is broken.
+    /// The broken promise.
     pub finding: Finding,
     /// The record that shows it, and the crash; none where it shows without one.
     pub crash: Option<Box<(Recording, StateId)>>,
 }
 
-/// What a run did.
+/// The account of a run.
 pub struct Done {
     /// The plan, without what the volume does not carry.
     pub plan: Plan,
-    /// What was tried.
+    /// Crash states and the like that were tried.
     pub tried: Tried,
     /// Operations, and those of them that were refused.
     pub operations: (u64, u64),
@@ -50,7 +50,7 @@ pub struct Done {
 pub struct Effort {
     /// Crash states, spread over its mounts.
     pub states: u64,
-    /// Where the record of each mount is kept, whatever is found.
+    /// The folder for the record of each mount, whatever is found.
     pub keep: Option<PathBuf>,
 }
 
@@ -229,7 +229,7 @@ impl Mounted<'_> {
     /// it was closed.
     ///
     /// # Errors
-    /// What went wrong without a crash.
+    /// A finding without a crash.
     fn work(
         &mut self,
         base: &Base,

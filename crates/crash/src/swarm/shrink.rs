@@ -9,7 +9,7 @@ use super::plan::{Fixed, Plan};
 pub(super) fn shrink(plan: &Plan, deadline: Instant, shows: &mut dyn FnMut(&Plan) -> bool) -> Plan {
     let mut best = plan.clone();
     let mut is_smaller = true;
-    // What is dropped late may let more be dropped.
+    // A late drop may let more be dropped.
     while std::mem::take(&mut is_smaller) {
         for (name, value) in plainer() {
             if Instant::now() >= deadline {
@@ -34,7 +34,7 @@ pub(super) fn shrink(plan: &Plan, deadline: Instant, shows: &mut dyn FnMut(&Plan
     best
 }
 
-/// What is tried, the largest first.
+/// The drops to try, the largest first.
 fn plainer() -> Vec<Fixed> {
     let first = [
         ("mounts", "1"),

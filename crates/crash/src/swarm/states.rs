@@ -13,7 +13,7 @@ use crate::state::{StateId, Why};
 use crate::walk::Place;
 use crate::work::Progresses;
 
-/// What was tried.
+/// Counts of what was tried.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Tried {
     /// Crash states that were recovered and judged.
@@ -33,7 +33,7 @@ impl Tried {
     }
 }
 
-/// What a search tried, and the first crash that broke a promise.
+/// The account of a search, and the first crash that broke a promise.
 pub(super) struct Searched {
     pub(super) tried: Tried,
     pub(super) found: Option<(StateId, Finding)>,
@@ -94,8 +94,8 @@ impl Search<'_> {
         None
     }
 
-    /// So many places: of each kind as many, as far as there are, for most are behind some write,
-    /// where less is promised.
+    /// A choice of so many places: of each kind as many, as far as there are, for most are behind
+    /// some write, where less is promised.
     fn places(&mut self, count: usize) -> Vec<(Place, Why)> {
         let mut kinds: BTreeMap<Why, Vec<(Place, Why)>> = BTreeMap::new();
         for (place, why) in self.recording.places(0) {

@@ -1,4 +1,4 @@
-//! Where the operations of a thread come from, and what is made of how they end.
+//! Feeds: sources of a thread's operations, which also judge how these end.
 
 use stetfs::low::FsError;
 

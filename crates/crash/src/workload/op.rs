@@ -144,7 +144,7 @@ pub enum Op {
     /// removexattr(2).
     RemoveXattr { path: String, name: String },
     /// Sets a flag, or lifts it. Of `e`, where the file's map can take on that form: else nothing.
-    /// What has to have extents for fallocate(2) gets them first. In the library: on a mount
+    /// A file that has to have extents for fallocate(2) gets them first. In the library: on a mount
     /// nothing is done.
     Chattr { path: String, flag: Flag, on: bool },
     /// mknod(2) of a named pipe.

@@ -30,7 +30,8 @@ pub struct Bounds {
     pub write: usize,
     /// The tree stays near this many entries.
     pub entries: usize,
-    /// So many names are given: with few, those that were free again are soon used again.
+    /// The number of names that are given: with few, those that were free again are soon used
+    /// again.
     pub names: u32,
 }
 
@@ -51,10 +52,10 @@ pub struct Generator {
     key: u64,
     weights: Weights,
     bounds: Bounds,
-    /// What was changed last: much of what follows is done to it, to what is in it, or to where it
-    /// is. Empty where nothing is preferred.
+    /// The path that was changed last: much of what follows is done to it, to what is in it, or to
+    /// where it is. Empty where nothing is preferred.
     focus: String,
-    /// What was given last, where something may follow it.
+    /// The operation given last, where something may follow it.
     last: Option<Op>,
 }
 

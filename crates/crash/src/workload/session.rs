@@ -185,7 +185,7 @@ impl Session {
         }
     }
 
-    /// What concerns the volume as a whole, or the session.
+    /// Runs an operation on the volume as a whole, or on the session.
     fn run_on_volume(&mut self, op: &Op) -> Done {
         match op {
             Op::Limit { uid, kib, inodes } => self.limit(*uid, *kib, *inodes),
@@ -303,7 +303,7 @@ impl Session {
 impl Session {
     fn write(&self, path: &str, offset: u64, data: &[u8]) -> Result<usize, FsError> {
         let ino = self.ino(path)?;
-        // What may only grow is opened so.
+        // A file that may only grow is opened so.
         let flags = match self.fs.getattr(ino)?.flags & Flag::Append.bit() {
             0 => libc::O_RDWR,
             _ => libc::O_RDWR | libc::O_APPEND,

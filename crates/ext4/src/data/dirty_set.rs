@@ -15,7 +15,7 @@ pub(crate) struct DirtySet {
     pub(super) files: Mutex<BTreeSet<Ino>>,
     /// Those that go home behind their writers.
     pub(super) streams: Mutex<BTreeSet<Ino>>,
-    /// Those with new blocks whose data could not be written; whether hiding them failed before.
+    /// Files with new blocks whose data could not be written; whether hiding them failed before.
     pub(super) lost: Mutex<BTreeMap<Ino, bool>>,
     /// Dirty bytes, those being written included.
     bytes: AtomicU64,

@@ -1,4 +1,4 @@
-//! What applying a record may take of the volume at most (replay.A3).
+//! The blocks that applying a record may take of the volume at most (replay.A3).
 //!
 //! The record is applied to the older state of the last commit, or to what is between that and the
 //! state that it was written in. The bounds hold for all of these states.

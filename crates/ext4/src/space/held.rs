@@ -26,7 +26,7 @@ impl Allocator {
             HeldBack::Blocks { group, bit, len } => self.hand_back_blocks(group, bit, len),
             HeldBack::Inode { group, index } => self.hand_back_inode(group, index),
         });
-        // Of what is damaged the rest is kept.
+        // The rest is kept where one is damaged.
         self.groups.held.lock().extend(held);
         handed
     }

@@ -45,7 +45,7 @@ impl Fs {
         self.data.write_lazy_times()?;
         self.data
             .write_home(&self.dirty_inodes(), WritebackPriority::Awaited)?;
-        // What did not get home must not be read from the device as it is from here on.
+        // Blocks that did not get home must not be read from the device as it is from here on.
         self.data.hide_lost();
         if let Err(e) = self.vol.journal.rest() {
             // The log still holds what is not home: it stays as it is, for the next opening.

@@ -1,4 +1,4 @@
-//! Where changes wait while the volume is frozen, and where background work ends before it is.
+//! The frost of a volume: changes wait while it is frozen, and background work ends before it is.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

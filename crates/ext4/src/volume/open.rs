@@ -20,7 +20,7 @@ use crate::fs::Fs;
 use crate::inode::OrphansFinished;
 use crate::types::{FsOptions, OnError};
 
-/// What a volume is opened for.
+/// The purpose of an opening.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Purpose {
     Use,
@@ -72,7 +72,7 @@ impl Fs {
             ..opts
         };
         let journal = journal.map(over);
-        // What it has to say is said when the volume is opened in earnest.
+        // Its messages come when the volume is opened in earnest.
         tracing::subscriber::with_default(tracing::subscriber::NoSubscriber::default(), || {
             let nobody = &mut |_, _| {};
             let fs = Fs::open_as(over(device), journal, opts, nobody, Purpose::Rehearsal)?;
@@ -109,7 +109,7 @@ impl Fs {
         let (last_word, external) = external::join(device, journal, &sb)?;
         let device = fail_stop(Arc::clone(&last_word), &opts);
         let early = Early::new(&*device, &layout, &sb);
-        // Who rehearses has the volume.
+        // A rehearsal is made by the mount that has the volume.
         let others = purpose == Purpose::Use;
         let claim = (others && !opts.read_only).then(|| mmp::claim(&device, &sb, &layout, &opts));
         let claim = claim.transpose()?.flatten();

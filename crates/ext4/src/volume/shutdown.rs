@@ -75,7 +75,7 @@ impl Volume {
         }
     }
 
-    /// What a sync of a volume that takes no more changes is told: why something may not be
+    /// The answer to a sync of a volume that takes no more changes: why something may not be
     /// durable. While the volume is being closed this waits for how that went. No lock may be
     /// held.
     pub(crate) fn sync_after_end(&self) -> Result<()> {

@@ -57,7 +57,7 @@ pub(crate) struct SuperState {
     pub(super) failures: OnceLock<Arc<Failures>>,
     /// Where requests come by.
     pub(super) tap: OnceLock<Arc<Tap>>,
-    /// Where records of files are tried.
+    /// The trial of records of files.
     #[cfg(debug_assertions)]
     pub(crate) proof: OnceLock<RecordProof>,
     /// Where the log is: runs of blocks (first, count), in order.

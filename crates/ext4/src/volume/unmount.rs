@@ -57,7 +57,7 @@ impl Fs {
     /// transaction takes along.
     pub(crate) fn done_before(&self) -> (CommitPoint, Vec<Ino>) {
         let point = self.vol.journal.everything();
-        // Where data goes through the journal, what does not is ordered before its transaction.
+        // With data in the journal, other data is ordered before its transaction.
         match self.vol.opts.journal.data().keeps_whole() {
             true => (point, Vec::new()),
             false => (point, self.dirty_inodes()),

@@ -182,7 +182,7 @@ pub struct Canary {
     pub early_volatile: bool,
     /// What an atomic group writes early is the file's before the group commits.
     pub early_at_once: bool,
-    /// What an atomic group found out of a change stands though it wrote early since.
+    /// An atomic group keeps to what it found out of a change, though it wrote early since.
     pub admit_stale: bool,
     /// A file can be guarded (immutable, append-only) while it is in an atomic group.
     pub guard_grouped: bool,

@@ -194,7 +194,7 @@ impl CheckpointList {
         self.index.contains_key(&nr)
     }
 
-    /// Those of a run.
+    /// The live images of a run.
     pub(crate) fn live_in(&self, start: BlockNr, count: u64) -> Vec<BlockNr> {
         let end = start.saturating_add(count);
         if count > self.index.len() as u64 {

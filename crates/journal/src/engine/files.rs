@@ -201,7 +201,7 @@ impl Records<'_> {
         pages: &[(BlockNr, PageRef)],
     ) -> Result<()> {
         let inner = self.inner;
-        // What stopped the journal may concern what the record says.
+        // The failure that stopped the journal may concern what the record says.
         inner.check()?;
         inner.must_be_awake("a record is to be written")?;
         let written = self

@@ -23,7 +23,7 @@ const FILE_MOST: u64 = 16 << 40;
 /// Runs of data of a file with holes.
 const RUNS_MOST: usize = 1 << 20;
 
-/// Where the data of a file with holes belong.
+/// The places of the data of a file with holes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Holes {
     /// Size of the file, bytes.
@@ -84,7 +84,7 @@ fn is_whole(header: &Header) -> bool {
     header.cksum().ok() == again.cksum().ok()
 }
 
-/// What a PAX header says of the size, as the crate reads it.
+/// The size that a PAX header says, as the crate reads it.
 fn size_of(pax: &[u8]) -> Option<u64> {
     for extension in PaxExtensions::new(pax) {
         let extension = extension.ok()?;

@@ -1,4 +1,4 @@
-//! Where the names of an archive lead.
+//! The directories that names of an archive lead to.
 //!
 //! An archive may hold a symbolic link and names that go through it, and with them reach what lies
 //! elsewhere. So no name leads through a link that came from the same archive. One that was there
@@ -22,7 +22,7 @@ pub(super) struct Unpacked<'a> {
     tree: &'a Inside,
     /// The base is the root of the volume.
     is_root: bool,
-    /// Where directories of the archive are.
+    /// Directories of the archive.
     known: HashMap<PathBuf, PathBuf>,
     /// Symbolic links that came from the archive.
     links: HashSet<PathBuf>,
@@ -38,8 +38,8 @@ impl<'a> Unpacked<'a> {
         }
     }
 
-    /// Where the archive's `name` is, its directory made if `make` says so; `None` if that is not
-    /// there. A symbolic link at the end is not followed.
+    /// The place of the archive's `name`, its directory made if `make` says so; `None` if that is
+    /// not there. A symbolic link at the end is not followed.
     ///
     /// # Errors
     /// A name that leads through a link of the archive, or out of the base.

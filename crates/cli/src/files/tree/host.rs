@@ -36,7 +36,7 @@ pub(in crate::files) struct Host {
     path: PathBuf,
     /// The directories on the way to what was named last, by name, below each other.
     way: RefCell<Vec<(OsString, Rc<HostDir>)>>,
-    /// What goes from the permissions of something new.
+    /// Permissions that something new does not get.
     umask: u32,
 }
 

@@ -46,7 +46,7 @@ impl HostDir {
         openat(&self.0, name, flags, Mode::empty()).map(HostDir)
     }
 
-    /// What is known of `name`, of a symbolic link itself.
+    /// Attributes of `name`, of a symbolic link itself.
     pub(super) fn stat(&self, name: &OsStr) -> Result<Stat> {
         statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)
     }
@@ -65,7 +65,7 @@ impl HostDir {
         Ok(names)
     }
 
-    /// Where the symbolic link `name` leads.
+    /// The target of the symbolic link `name`.
     pub(super) fn link(&self, name: &OsStr) -> Result<PathBuf> {
         let target = readlinkat(&self.0, name, Vec::new())?.into_bytes();
         Ok(OsString::from_vec(target).into())

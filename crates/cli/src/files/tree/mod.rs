@@ -130,7 +130,7 @@ pub(super) fn tame(kind: Kind, mode: u32) -> u32 {
     }
 }
 
-/// What a copy is to allow.
+/// The attributes and files that a copy may make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Permissions {
     /// As something new has it that is asked to have this: without set-user-id and set-group-id,
@@ -200,7 +200,7 @@ pub(super) fn runs(content: &dyn Content, size: u64) -> Result<Vec<Range<u64>>> 
 
 /// Something that was made, or a directory that was there, whatever becomes of its name.
 pub(super) trait Made {
-    /// What is known of it now.
+    /// Its attributes now.
     fn item(&self) -> Result<Item>;
     /// Gives it what it is to have; answers what it could not have.
     fn finish(&self, with: &Finish) -> Result<LeftOut>;

@@ -1,4 +1,4 @@
-//! What the swarm's operations make of a state: flags, owners, lists of access, names in further
+//! The swarm's operations on a state: flags, owners, lists of access, names in further
 //! ways, and copies.
 
 use std::sync::Arc;
@@ -68,7 +68,7 @@ impl State {
         self.group.as_ref()?.get(&self.find(path)?)
     }
 
-    /// What happens to file data from here on.
+    /// The data mode from here on.
     pub fn set_data(&mut self, data: DataMode) {
         self.journaled = data.keeps_whole();
     }

@@ -52,7 +52,7 @@ pub enum Deed {
 /// How often each is drawn, of the sum.
 pub type Weights = Vec<(Deed, u8)>;
 
-/// What programs do, mostly.
+/// The common operations of programs.
 pub(super) const USUAL: [(Deed, u8); 26] = [
     (Deed::Create, 12),
     (Deed::Mkdir, 5),

@@ -1,5 +1,5 @@
-//! What often follows an operation: what one makes possible is done at once, before a commit hides
-//! how the two go together.
+//! Operations that often follow another: what one makes possible is done at once, before a commit
+//! hides how the two go together.
 
 use super::Generator;
 use crate::workload::model::State;
@@ -13,9 +13,9 @@ impl Generator {
         }
         let guard = |flag: &Flag| matches!(flag, Flag::Append | Flag::Immutable);
         let op = match last {
-            // What is guarded is so durably.
+            // A guarded file is so durably.
             Op::Chattr { flag, on: true, .. } if guard(flag) => Op::SyncAll,
-            // What is no longer guarded changes.
+            // A file that is no longer guarded changes.
             Op::Chattr { path, flag, .. } if guard(flag) => self.use_of(path, state)?,
             // A file takes the place of another.
             Op::Unlink { path } | Op::HoldUnlink { path, .. } => self.file(path.clone()),

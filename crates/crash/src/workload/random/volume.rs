@@ -1,4 +1,4 @@
-//! What the swarm does besides: flags, limits, groups, copies, and the volume as a whole.
+//! Draws of the swarm's other operations: flags, limits, groups, copies, and the volume as a whole.
 
 use super::Generator;
 use super::there::There;
@@ -149,7 +149,7 @@ impl Generator {
         Some(Op::Atomic { paths })
     }
 
-    /// What is done while the volume is frozen: it is thawed, mostly.
+    /// The next operation while the volume is frozen: a thaw, mostly.
     pub fn frozen(&mut self) -> Op {
         match self.rng.u8(0..4) {
             0 => Op::SyncAll,

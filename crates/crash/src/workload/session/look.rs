@@ -1,4 +1,4 @@
-//! What a user of the volume sees of one file, without changing it.
+//! Looks at one file, as a user of the volume, without changing it.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +28,7 @@ impl Session {
         Ok(names.filter(|name| name != "." && name != "..").collect())
     }
 
-    /// What a file of the open group holds, as the group has it; `None` if it is not in it.
+    /// The content of a file of the open group, as the group has it; `None` if it is not in it.
     ///
     /// # Errors
     /// The volume's.

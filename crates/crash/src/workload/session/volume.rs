@@ -1,4 +1,4 @@
-//! What the swarm does besides: flags, lists of access, names in further ways, copies, and the
+//! The swarm's other operations: flags, lists of access, names in further ways, copies, and the
 //! volume as a whole.
 
 use stetfs::low::{Ctx, FsError, QuotaKind, QuotaLimits};

@@ -11,11 +11,11 @@ use crate::error::{FsError, Result};
 use crate::quota::Owner;
 use crate::types::{Ctx, Ino};
 
-/// What a change of a file needs, as the group is now.
+/// The needs of a change of a file, as the group is now.
 struct Needs {
     /// Blocks that come into memory.
     new: Vec<u32>,
-    /// What the commit takes then.
+    /// The cost of the commit then.
     total: Cost,
     /// Of that, whether the change adds clusters, and whose they are.
     adds_clusters: bool,
@@ -36,11 +36,11 @@ impl AtomicGroup {
         let mut needs = self.needs(ctx, ino, size, ranges)?;
         if !self.has_room(&needs) && self.write_early(ctx)? && !self.fs.vol.opts.canary.admit_stale
         {
-            // What was in memory before is not any more.
+            // Pages that were in memory are not any more.
             needs = self.needs(ctx, ino, size, ranges)?;
         }
         if !self.fits(needs.total) {
-            // What was changed since it was written early counts no more.
+            // Early blocks that were changed since count no more.
             self.count_early()?;
             needs.total = self.total(ino, &needs.new, size)?;
         }
@@ -74,14 +74,14 @@ impl AtomicGroup {
         Ok(())
     }
 
-    /// What it needs to change these ranges of a file that is to have this size.
+    /// The needs of a change of these ranges of a file that is to have this size.
     fn needs(&self, ctx: &Ctx, ino: Ino, size: u64, ranges: &[Range<u64>]) -> Result<Needs> {
         let member = self.member(ino)?;
         let new = self.new_blocks(member, ranges);
         let from = ranges.first().map(|range| range.start);
         let (more, owner) = self.prepare(ctx, member, (size, from), &new)?;
         let mut total = self.cost + more;
-        // What was cut off, and comes to be within the file again, has to be taken away.
+        // Blocks that were cut off, and come to be within the file again, have to be taken away.
         let returns = member.overlay.is_cut() && size > member.overlay.size();
         if returns || !self.fits(total) {
             total = self.total(ino, &new, size)?;

@@ -155,7 +155,7 @@ impl Fs {
         }
         let body = inode.body.write();
         inode.check_alive()?;
-        // Of what a group writes not all is an append, and an abort takes it back.
+        // A group's writes are not all appends, and an abort takes them back.
         self.data.check_changeable(&body, None)?;
         if !self.journals_whole(&body) {
             return Err(FsError::Unsupported(format!(
