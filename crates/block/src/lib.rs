@@ -44,6 +44,7 @@ mod stats;
 #[allow(clippy::unwrap_used)]
 pub mod suite;
 mod tap;
+mod text;
 mod unflushed;
 mod volatile;
 mod window;
@@ -73,6 +74,7 @@ pub use sparse::{
 };
 pub use stats::{Counters, Stats};
 pub use tap::{Asked, Layer, Taken, Tap, Tapped};
+pub use text::{is_unseen, printable, printable_line};
 pub use volatile::Volatile;
 pub use window::{Span, Window};
 

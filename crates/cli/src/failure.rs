@@ -6,6 +6,7 @@ use std::{fmt, io};
 use stetfs::low::{
     BlockError, Foreign, ForeignKind, FsError, JournalError, NbdAddress, Partitions,
 };
+pub(crate) use stetfs::low::{is_unseen, printable};
 use stetfs_fuse::{MountError, ServeError};
 
 use crate::held::detached;
@@ -134,27 +135,6 @@ impl Failure {
         }
         self.code.into()
     }
-}
-
-/// Whether a character is not shown but steers a terminal, or turns the direction of what is
-/// written around it (Unicode's Bidi_Control).
-pub(crate) fn is_unseen(c: char) -> bool {
-    let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}'
-        | '\u{2066}'..='\u{2069}');
-    c.is_control() || turns
-}
-
-/// Text for a terminal: names of others' making must not steer it, so what is not seen, but for
-/// ends of lines, is escaped.
-pub(crate) fn printable(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for c in text.chars() {
-        match is_unseen(c) && c != '\n' {
-            true => shown.extend(c.escape_default()),
-            false => shown.push(c),
-        }
-    }
-    shown
 }
 
 impl fmt::Display for Failure {
@@ -350,13 +330,5 @@ mod tests {
             )
         );
         assert!(Failure::from_json(&serde_json::json!({"mounted": true})).is_none());
-    }
-
-    #[test]
-    fn names_of_others_do_not_steer_the_terminal() {
-        assert_eq!(
-            printable("a\u{1b}[31mb\r\u{9b}c\nd é"),
-            "a\\u{1b}[31mb\\r\\u{9b}c\nd é"
-        );
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use stetfs::low::{Host, NbdAddress, NbdOptions, OpenedDevices};
 
 /// The options.
-pub(crate) const NAMES: [&str; 2] = ["nbd_connections", "nbd_reconnect"];
+pub(crate) const NAMES: [&str; 3] = ["nbd_connections", "nbd_reconnect", "nbd_answer"];
 
 /// Connections at most.
 const CONNECTIONS: usize = 16;
@@ -25,7 +25,13 @@ pub(crate) fn set(
         _ => {
             let seconds = value.and_then(|v| v.parse::<u32>().ok());
             let seconds = seconds.ok_or("must be a number of seconds, such as 60")?;
-            options.timeout = Duration::from_secs(seconds.into());
+            let time = Duration::from_secs(seconds.into());
+            match name {
+                "nbd_reconnect" => options.timeout = time,
+                // As long as it takes.
+                _ if seconds == 0 => options.answer = Duration::MAX,
+                _ => options.answer = time,
+            }
         }
     }
     Ok(())

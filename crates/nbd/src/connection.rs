@@ -6,21 +6,31 @@
 use std::collections::HashMap;
 use std::io::{self, BufReader, Read};
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
 use crate::error::{Result, Trouble};
 use crate::handshake::{self, Export};
+use crate::patience::{Deadline, is_overdue};
 use crate::stream::{Place, Stream};
 use crate::tls::Tls;
 use crate::wire::{self, Command, Request, be16, be32, be64, chunk};
 
 /// Bytes of an error's message at most.
 const MESSAGE_MAX: u32 = 1 << 16;
+/// Errors of a reply at most; each may be for a part of what was asked for.
+const ERRORS_MAX: u32 = 64;
+/// A server that is left is not waited for.
+const LEAVE: Duration = Duration::from_secs(2);
+/// A thread that waits for another one's receiving looks at its deadline so often.
+const LOOK: Duration = Duration::from_millis(100);
 
 pub(crate) struct Connection {
     stream: Arc<Stream>,
     is_structured: bool,
+    /// How long the server may take to answer.
+    patience: Duration,
     /// A request goes out whole.
     sending: Mutex<()>,
     /// Who receives has it.
@@ -30,11 +40,15 @@ pub(crate) struct Connection {
     changed: Condvar,
 }
 
-struct Incoming(Arc<Stream>);
+struct Incoming {
+    stream: Arc<Stream>,
+    /// Of the request whose thread receives.
+    until: Deadline,
+}
 
 impl Read for Incoming {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        self.0.receive(buf)
+        self.stream.receive(buf, &mut self.until)
     }
 }
 
@@ -56,6 +70,8 @@ struct Waiting {
     /// Bytes of it that came.
     got: u64,
     errno: Option<i32>,
+    /// Errors that came.
+    errors: u32,
     is_done: bool,
 }
 
@@ -64,13 +80,22 @@ impl Connection {
     ///
     /// # Errors
     /// See [`handshake::shake`].
-    pub(crate) fn open(place: &Place, tls: Option<&Tls>, export: &str) -> Result<(Self, Export)> {
-        let mut stream = Stream::connect(place)?;
-        let described = handshake::shake(&mut stream, tls, export)?;
-        stream.be_patient()?;
+    pub(crate) fn open(
+        place: &Place,
+        tls: Option<&Tls>,
+        export: &str,
+        patience: Duration,
+    ) -> Result<(Self, Export)> {
+        let mut stream = Stream::connect(place, patience)?;
+        let described = handshake::shake(&mut stream, tls, export, patience)?;
         let stream = Arc::new(stream);
+        let incoming = Incoming {
+            stream: Arc::clone(&stream),
+            until: Deadline::after(patience),
+        };
         let connection = Connection {
-            incoming: Mutex::new(BufReader::new(Incoming(Arc::clone(&stream)))),
+            incoming: Mutex::new(BufReader::new(incoming)),
+            patience,
             stream,
             is_structured: described.is_structured,
             sending: Mutex::new(()),
@@ -101,13 +126,24 @@ impl Connection {
         if self.lost().is_none() {
             let _turn = self.sending.lock();
             // It is over either way.
-            let _ = self.stream.send(&leave.header(0), false);
+            let mut until = Deadline::after(self.patience.min(LEAVE));
+            let _ = self.stream.send(&leave.header(0), false, &mut until);
         }
         self.close();
     }
 
+    /// A server that did not answer in time is not asked again, by no connection: it may still carry
+    /// out what it was asked for, after what is newer.
     fn lose(&self, why: Trouble) -> Trouble {
         self.stream.shutdown();
+        let why = match why {
+            Trouble::Lost(e) if is_overdue(&e) => {
+                let patience = self.patience;
+                let what = format!("the server did not answer within {patience:?} (nbd_answer=)");
+                Trouble::Stopped(what.into())
+            }
+            why => why,
+        };
         let mut state = self.state.lock();
         let why = state.lost.get_or_insert(why).clone();
         self.changed.notify_all();
@@ -125,6 +161,7 @@ impl Connection {
             },
             got: 0,
             errno: None,
+            errors: 0,
             is_done: false,
         };
         let cookie = {
@@ -139,18 +176,20 @@ impl Connection {
         };
         let _turn = self.sending.lock();
         let header = request.header(cookie);
-        let sent = self.stream.send(&header, !data.is_empty());
-        match sent.and_then(|()| self.stream.send(data, false)) {
+        let mut until = Deadline::of_request(self.patience, request.len);
+        let sent = self.stream.send(&header, !data.is_empty(), &mut until);
+        match sent.and_then(|()| self.stream.send(data, false, &mut until)) {
             Ok(()) => Ok(cookie),
             Err(e) => Err(self.lose(e.into())),
         }
     }
 
-    /// Waits for a reply: the bytes of a read.
+    /// Waits for the reply to a request of `len` bytes: the bytes of a read.
     ///
     /// # Errors
-    /// `Errno` if the server says so; `Lost`.
-    pub(crate) fn wait(&self, cookie: u64) -> Result<Vec<u8>> {
+    /// `Errno` if the server says so; `Lost`; `Stopped` if it takes too long.
+    pub(crate) fn wait(&self, cookie: u64, len: u32) -> Result<Vec<u8>> {
+        let mut until = Deadline::of_request(self.patience, len);
         let mut state = self.state.lock();
         loop {
             let waiting = state.waiting.get(&cookie);
@@ -163,13 +202,25 @@ impl Connection {
                 state.waiting.remove(&cookie);
                 return Err(lost);
             }
+            let left = match until.left() {
+                Ok(left) => left,
+                Err(e) => {
+                    drop(state);
+                    self.lose(e.into());
+                    state = self.state.lock();
+                    continue;
+                }
+            };
             if state.is_receiving {
-                self.changed.wait(&mut state);
+                match left {
+                    None => self.changed.wait(&mut state),
+                    Some(left) => drop(self.changed.wait_for(&mut state, left.max(LOOK))),
+                }
                 continue;
             }
             state.is_receiving = true;
             drop(state);
-            if let Err(e) = self.receive() {
+            if let Err(e) = self.receive(until) {
                 self.lose(e);
             }
             state = self.state.lock();
@@ -179,8 +230,9 @@ impl Connection {
     }
 
     /// Receives a reply, or a chunk of one.
-    fn receive(&self) -> Result<()> {
+    fn receive(&self, until: Deadline) -> Result<()> {
         let incoming = &mut *self.incoming.lock();
+        incoming.get_mut().until = until;
         let mut magic = [0; 4];
         incoming.read_exact(&mut magic)?;
         match u32::from_be_bytes(magic) {
@@ -214,8 +266,9 @@ impl Connection {
         let (cookie, len) = (be64(&head, 4, 8), be32(&head, 12));
         let mut waiting = self.take(cookie)?;
         match kind {
-            chunk::NONE if len == 0 => {}
-            chunk::OFFSET_DATA if len >= 8 => {
+            // All others bring a reply nearer to its end.
+            chunk::NONE if len == 0 && flags & chunk::DONE != 0 => {}
+            chunk::OFFSET_DATA if len > 8 => {
                 let mut at = [0; 8];
                 incoming.read_exact(&mut at)?;
                 let part = waiting.part(u64::from_be_bytes(at), u64::from(len) - 8)?;
@@ -230,6 +283,10 @@ impl Connection {
             kind if kind >= chunk::ERROR && (4..=MESSAGE_MAX).contains(&len) => {
                 let mut said = vec![0; len as usize];
                 incoming.read_exact(&mut said)?;
+                waiting.errors += 1;
+                if waiting.errors > ERRORS_MAX {
+                    return Err(Trouble::nonsense("errors of one request without end"));
+                }
                 waiting.errno.get_or_insert(known(be32(&said, 0))?);
             }
             _ => {
@@ -264,9 +321,11 @@ impl Waiting {
     fn part(&mut self, offset: u64, len: u64) -> Result<&mut [u8]> {
         let begin = offset.checked_sub(self.offset);
         let range = begin.and_then(|begin| Some(begin as usize..begin.checked_add(len)? as usize));
+        // Nothing may come twice, nor nothing at all.
         self.got += len;
+        let is_new = len > 0 && self.got <= self.data.len() as u64;
         range
-            .filter(|_| self.command == Command::Read)
+            .filter(|_| self.command == Command::Read && is_new)
             .and_then(|range| self.data.get_mut(range))
             .ok_or_else(|| Trouble::nonsense("bytes that were not asked for"))
     }

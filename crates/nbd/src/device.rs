@@ -238,7 +238,7 @@ fn refused(path: &Path, e: Trouble) -> BlockError {
     match e {
         Trouble::Refused(reason) => BlockError::Unsuitable {
             path: path.to_owned(),
-            reason,
+            reason: reason.to_string(),
         },
         e => BlockError::open(path, e.into_io()),
     }

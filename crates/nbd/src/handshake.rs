@@ -1,14 +1,20 @@
 //! Shaking hands: fixed newstyle, TLS, structured replies, and the export.
 
-use std::io::Read;
+use std::io::{self, Read};
+use std::time::Duration;
 
 use crate::error::{Result, Trouble};
+use crate::patience::Deadline;
 use crate::stream::Stream;
 use crate::tls::Tls;
 use crate::wire::{self, be16, be32, be64, can, info, option, reply};
 
 /// Bytes of a reply to an option at most; nobody has more to say.
 const REPLY_MAX: u32 = 1 << 16;
+/// Descriptions of an export at most: the protocol knows five, and there may be others.
+const INFOS_MAX: usize = 32;
+/// How long it may take at most.
+const SHAKE: Duration = Duration::from_secs(20);
 
 /// An export, as the server describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +41,8 @@ impl Export {
             return Err(Trouble::Errno(rustix::io::Errno::ROFS.raw_os_error()));
         }
         match self.flags & can::FLUSH {
-            0 => Err(Trouble::Refused(
-                "its export cannot be flushed, so nothing would be durable when it was synced; read it with -o ro,noload".into(),
+            0 => Err(Trouble::refused(
+                "its export cannot be flushed, so nothing would be durable when it was synced; read it with -o ro,noload",
             )),
             _ => Ok(()),
         }
@@ -60,38 +66,56 @@ impl Export {
     }
 }
 
-/// Reads so many bytes.
-fn read<const N: usize>(stream: &Stream) -> Result<[u8; N]> {
-    let mut bytes = [0; N];
-    (&mut &*stream).read_exact(&mut bytes)?;
-    Ok(bytes)
+/// A new connection, and how long it may take until it is one that works.
+struct Shaking<'a> {
+    stream: &'a mut Stream,
+    until: Deadline,
 }
 
-/// Asks for an option.
-fn ask(stream: &Stream, option: u32, data: &[u8]) -> Result<()> {
-    let mut message = Vec::with_capacity(16 + data.len());
-    message.extend(wire::IHAVEOPT.to_be_bytes());
-    message.extend(option.to_be_bytes());
-    message.extend((data.len() as u32).to_be_bytes());
-    message.extend(data);
-    Ok(stream.send(&message, false)?)
+impl Read for Shaking<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.stream.receive(buf, &mut self.until)
+    }
 }
 
-/// The next reply to an option: its type, and what it says.
-fn answer(stream: &Stream, option: u32) -> Result<(u32, Vec<u8>)> {
-    let head: [u8; 20] = read(stream)?;
-    if be64(&head, 0, 8) != wire::OPTION_REPLY || be32(&head, 8) != option {
-        return Err(Trouble::nonsense("its reply to an option is none"));
+impl Shaking<'_> {
+    /// Reads so many bytes.
+    fn take_bytes<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let mut bytes = [0; N];
+        self.read_exact(&mut bytes)?;
+        Ok(bytes)
     }
-    let len = be32(&head, 16);
-    if len > REPLY_MAX {
-        return Err(Trouble::nonsense(format!(
-            "a reply of {len} bytes to an option"
-        )));
+
+    fn send(&mut self, bytes: &[u8]) -> Result<()> {
+        Ok(self.stream.send(bytes, false, &mut self.until)?)
     }
-    let mut data = vec![0; len as usize];
-    (&mut &*stream).read_exact(&mut data)?;
-    Ok((be32(&head, 12), data))
+
+    /// Asks for an option.
+    fn ask(&mut self, option: u32, data: &[u8]) -> Result<()> {
+        let mut message = Vec::with_capacity(16 + data.len());
+        message.extend(wire::IHAVEOPT.to_be_bytes());
+        message.extend(option.to_be_bytes());
+        message.extend((data.len() as u32).to_be_bytes());
+        message.extend(data);
+        self.send(&message)
+    }
+
+    /// The next reply to an option: its type, and what it says.
+    fn answer(&mut self, option: u32) -> Result<(u32, Vec<u8>)> {
+        let head: [u8; 20] = self.take_bytes()?;
+        if be64(&head, 0, 8) != wire::OPTION_REPLY || be32(&head, 8) != option {
+            return Err(Trouble::nonsense("its reply to an option is none"));
+        }
+        let len = be32(&head, 16);
+        if len > REPLY_MAX {
+            return Err(Trouble::nonsense(format!(
+                "a reply of {len} bytes to an option"
+            )));
+        }
+        let mut data = vec![0; len as usize];
+        self.read_exact(&mut data)?;
+        Ok((be32(&head, 12), data))
+    }
 }
 
 /// What a server that says no means.
@@ -107,85 +131,94 @@ fn refusal(kind: u32, said: &[u8], export: &str) -> Trouble {
         reply::UNSUPPORTED => "it is too old: it has no NBD_OPT_GO".into(),
         _ => format!("it refuses the export (error {:#x})", kind),
     };
-    // What comes over the wire is not ours to print as it is.
-    let said: String = String::from_utf8_lossy(said)
-        .chars()
-        .filter(|c| !c.is_control())
-        .take(200)
-        .collect();
+    let said: String = String::from_utf8_lossy(said).chars().take(200).collect();
     match said.trim() {
-        "" => Trouble::Refused(what),
-        said => Trouble::Refused(format!("{what} ({said})")),
+        "" => Trouble::refused(what),
+        said => Trouble::refused(format!("{what} ({said})")),
     }
 }
 
-/// Shakes hands over a new connection, and gets the export's description.
+/// Shakes hands over a new connection, and gets the export's description. It may take as long as
+/// `patience`, or [`SHAKE`].
 ///
 /// # Errors
 /// `Lost` where the connection is, or where this is no NBD server; `Refused` with what it says.
-pub(crate) fn shake(stream: &mut Stream, tls: Option<&Tls>, export: &str) -> Result<Export> {
-    let head: [u8; 18] = read(stream)?;
+pub(crate) fn shake(
+    stream: &mut Stream,
+    tls: Option<&Tls>,
+    export: &str,
+    patience: Duration,
+) -> Result<Export> {
+    let mut shaking = Shaking {
+        stream,
+        until: Deadline::after(patience.min(SHAKE)),
+    };
+    let head: [u8; 18] = shaking.take_bytes()?;
     if be64(&head, 0, 8) != wire::NBDMAGIC {
-        return Err(Trouble::Refused(
-            "what listens there is no NBD server".into(),
-        ));
+        return Err(Trouble::refused("what listens there is no NBD server"));
     }
     let flags = be16(&head, 16);
     if be64(&head, 8, 8) != wire::IHAVEOPT || flags & wire::FIXED_NEWSTYLE == 0 {
-        return Err(Trouble::Refused(
-            "it is too old: it has no fixed newstyle handshake".into(),
+        return Err(Trouble::refused(
+            "it is too old: it has no fixed newstyle handshake",
         ));
     }
     let ours = u32::from(flags & (wire::FIXED_NEWSTYLE | wire::NO_ZEROES));
-    stream.send(&ours.to_be_bytes(), false)?;
+    shaking.send(&ours.to_be_bytes())?;
     if let Some(tls) = tls {
-        ask(stream, option::STARTTLS, &[])?;
-        match answer(stream, option::STARTTLS)? {
+        shaking.ask(option::STARTTLS, &[])?;
+        match shaking.answer(option::STARTTLS)? {
             (reply::ACK, _) => {}
             _ => {
-                return Err(Trouble::Refused(
-                    "it has no TLS: write nbd:// if that is meant".into(),
+                return Err(Trouble::refused(
+                    "it has no TLS: write nbd:// if that is meant",
                 ));
             }
         }
-        let failed = |e| Trouble::Refused(format!("no TLS with it: {e}"));
-        stream.encrypt(tls).map_err(failed)?;
+        let failed = |e| Trouble::refused(format!("no TLS with it: {e}"));
+        let until = &mut shaking.until;
+        shaking.stream.encrypt(tls, until).map_err(failed)?;
     }
-    ask(stream, option::STRUCTURED_REPLY, &[])?;
-    let (kind, _) = answer(stream, option::STRUCTURED_REPLY)?;
+    shaking.ask(option::STRUCTURED_REPLY, &[])?;
+    let (kind, _) = shaking.answer(option::STRUCTURED_REPLY)?;
     if kind == reply::TLS_REQUIRED {
         return Err(refusal(kind, &[], export));
     }
-    go(stream, export, kind == reply::ACK)
+    go(&mut shaking, export, kind == reply::ACK)
 }
 
 /// Asks for the export.
-fn go(stream: &Stream, export: &str, is_structured: bool) -> Result<Export> {
+fn go(shaking: &mut Shaking<'_>, export: &str, is_structured: bool) -> Result<Export> {
     let mut asked = Vec::new();
     asked.extend((export.len() as u32).to_be_bytes());
     asked.extend(export.as_bytes());
     asked.extend(1u16.to_be_bytes());
     asked.extend(info::BLOCK_SIZE.to_be_bytes());
-    ask(stream, option::GO, &asked)?;
+    shaking.ask(option::GO, &asked)?;
     let (mut described, mut blocks) = (None, (1, 32 << 20));
+    let mut infos = 0;
     loop {
-        let (kind, data) = answer(stream, option::GO)?;
+        let (kind, data) = shaking.answer(option::GO)?;
         match kind {
             reply::ACK => break,
-            reply::INFO => match be16(&data, 0) {
-                info::EXPORT if data.len() >= 12 => {
-                    described = Some((be64(&data, 2, 8), be16(&data, 10)));
-                }
-                info::BLOCK_SIZE if data.len() >= 14 => {
-                    blocks = (be32(&data, 2), be32(&data, 10));
-                }
-                _ => {}
-            },
+            reply::INFO if infos == INFOS_MAX => {
+                return Err(Trouble::nonsense("descriptions of the export without end"));
+            }
+            reply::INFO => infos += 1,
             _ => {
                 // It need not hang up by itself.
-                let _ = ask(stream, option::ABORT, &[]);
+                let _ = shaking.ask(option::ABORT, &[]);
                 return Err(refusal(kind, &data, export));
             }
+        }
+        match be16(&data, 0) {
+            info::EXPORT if data.len() >= 12 => {
+                described = Some((be64(&data, 2, 8), be16(&data, 10)));
+            }
+            info::BLOCK_SIZE if data.len() >= 14 => {
+                blocks = (be32(&data, 2), be32(&data, 10));
+            }
+            _ => {}
         }
     }
     let (size, flags) = described.ok_or_else(|| Trouble::nonsense("an export without a size"))?;

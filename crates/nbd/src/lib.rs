@@ -13,6 +13,7 @@ mod device;
 mod error;
 mod handshake;
 mod link;
+mod patience;
 mod stream;
 mod tls;
 mod unflushed;

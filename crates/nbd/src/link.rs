@@ -6,6 +6,8 @@
 //!    twice: of what is under way at one time the order is open anyway.
 //! 3. What comes back must be what was lost: the same size, the same rights, and what was flushed
 //!    last. Else nothing is read or written any more.
+//! 4. A server that is there and does not answer in time is asked nothing more, for good: it may
+//!    still carry out what it was asked for.
 
 use std::fmt;
 use std::sync::Arc;
@@ -33,6 +35,10 @@ pub struct NbdOptions {
     pub connections: usize,
     /// How long to try when the server is lost, before requests fail.
     pub timeout: Duration,
+    /// How long the server may take to answer a request, before nothing more is asked of it: one
+    /// that is alive may still carry it out, so the request is not sent again. `Duration::MAX`: as
+    /// long as it takes, once hands are shaken.
+    pub answer: Duration,
 }
 
 impl Default for NbdOptions {
@@ -41,6 +47,7 @@ impl Default for NbdOptions {
             read_only: false,
             connections: 4,
             timeout: Duration::from_secs(60),
+            answer: Duration::from_secs(180),
         }
     }
 }
@@ -48,7 +55,7 @@ impl Default for NbdOptions {
 /// How the server is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NbdState {
-    /// Connections that are open.
+    /// Connections that are open; none while the server is looked for.
     pub connections: usize,
     /// How often the server was lost.
     pub losses: u64,
@@ -122,7 +129,7 @@ impl Session {
                 .map(|job| (connection.send(&job.request, job.data), job))
                 .collect();
             for (cookie, job) in sent {
-                match cookie.and_then(|cookie| connection.wait(cookie)) {
+                match cookie.and_then(|cookie| connection.wait(cookie, job.request.len)) {
                     Err(e @ Trouble::Lost(_)) => lost = Err(e),
                     done => job.outcome = Some(done),
                 }
@@ -181,8 +188,9 @@ impl Link {
         let tls = address.tls.as_ref().map(|tls| Tls::read(tls, host));
         let tls = tls
             .transpose()
-            .map_err(|e| Trouble::Refused(e.to_string()))?;
-        let (first, export) = Connection::open(&place, tls.as_ref(), &address.export)?;
+            .map_err(|e| Trouble::refused(e.to_string()))?;
+        let (export, answer) = (&address.export, options.answer);
+        let (first, export) = Connection::open(&place, tls.as_ref(), export, answer)?;
         if !options.read_only {
             export.check_writable()?;
         }
@@ -218,7 +226,9 @@ impl Link {
     }
 
     pub(crate) fn state(&self) -> NbdState {
-        let session = self.now.lock().session.clone();
+        // Whoever looks for the server has it, for long.
+        let now = self.now.try_lock();
+        let session = now.and_then(|now| now.session.clone());
         NbdState {
             connections: session.map_or(0, |session| session.connections.len()),
             losses: self.losses.load(Relaxed),
@@ -273,8 +283,11 @@ impl Link {
             let Some(lost) = session.lost() else {
                 return Ok(Arc::clone(session));
             };
-            tracing::warn!("lost the server of {}: {lost}", self.address);
             session.close();
+            if let Trouble::Stopped(reason) = lost {
+                return Err(self.stop(&mut now, reason));
+            }
+            tracing::warn!("lost the server of {}: {lost}", self.address);
             now.session = None;
             now.lost_since = Some(Instant::now());
             self.losses.fetch_add(1, Relaxed);
@@ -297,9 +310,7 @@ impl Link {
                     return Ok(session);
                 }
                 Err(Trouble::Stopped(reason)) => {
-                    tracing::error!("{}: {reason}", self.address);
-                    now.stopped = Some(Arc::clone(&reason));
-                    return Err(Trouble::Stopped(reason));
+                    return Err(self.stop(&mut now, reason));
                 }
                 Err(e) => {
                     now.tried = Some(Instant::now());
@@ -313,6 +324,13 @@ impl Link {
                 }
             }
         }
+    }
+
+    /// Nothing more is read or written.
+    fn stop(&self, now: &mut Now, reason: Arc<str>) -> Trouble {
+        tracing::error!("{}: {reason}", self.address);
+        now.stopped = Some(Arc::clone(&reason));
+        Trouble::Stopped(reason)
     }
 
     fn given_up(&self, why: &str) -> Trouble {
@@ -358,7 +376,8 @@ impl Link {
     }
 
     fn connect(&self) -> Result<(Connection, Export)> {
-        Connection::open(&self.place, self.tls.as_ref(), &self.address.export)
+        let (tls, export) = (self.tls.as_ref(), &self.address.export);
+        Connection::open(&self.place, tls, export, self.options.answer)
     }
 
     fn is_the_same(&self, export: &Export) -> Result<()> {
@@ -403,10 +422,11 @@ impl Link {
         }
         session.run(&mut jobs)?;
         // Perhaps it can later.
-        first_error(&jobs).map_err(|e| {
-            Trouble::Refused(format!(
+        first_error(&jobs).map_err(|e| match e {
+            Trouble::Stopped(reason) => Trouble::Stopped(reason),
+            e => Trouble::refused(format!(
                 "it does not take again what it had acknowledged: {e}"
-            ))
+            )),
         })?;
         self.written_again.fetch_add(bytes, Relaxed);
         let n = session.connections.len();

@@ -4,15 +4,16 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{SendFlags, sockopt};
+use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use rustls::ClientConnection;
 
+use crate::patience::Deadline;
 use crate::tls::Tls;
 
 /// A server's address, found out once: a server that serves a volume may not be able to ask for
@@ -25,7 +26,7 @@ pub(crate) enum Place {
 
 /// How long a server may not be heard of (its machine, not its answers) before it is lost.
 const SILENCE: Duration = Duration::from_secs(20);
-/// How long a connection may take.
+/// How long a connection may take at most.
 const CONNECT: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
@@ -35,14 +36,15 @@ enum Socket {
 }
 
 impl Socket {
-    fn connect(place: &Place) -> io::Result<Socket> {
+    fn connect(place: &Place, patience: Duration) -> io::Result<Socket> {
+        let patience = patience.min(CONNECT);
         let addresses = match place {
-            Place::Unix(path) => return UnixStream::connect(path).map(Socket::Unix),
+            Place::Unix(path) => return connect_unix(path, patience).map(Socket::Unix),
             Place::Tcp(addresses) => addresses,
         };
         let mut last = io::Error::other("the host has no address");
         for address in addresses {
-            match TcpStream::connect_timeout(address, CONNECT) {
+            match TcpStream::connect_timeout(address, patience) {
                 Ok(tcp) => {
                     tcp.set_nodelay(true)?;
                     notice_silence(&tcp)?;
@@ -69,20 +71,49 @@ impl Socket {
         }
     }
 
-    fn set_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        match self {
-            Socket::Tcp(s) => s.set_read_timeout(timeout),
-            Socket::Unix(s) => s.set_read_timeout(timeout),
+    /// Waits until it can be read or written, no longer than `left`.
+    fn wait(&self, events: PollFlags, left: Option<Duration>) -> io::Result<()> {
+        Deadline::check_waiting(left)?;
+        let left = left.map(Timespec::try_from).transpose();
+        let left = left.map_err(io::Error::other)?;
+        match poll(&mut [PollFd::new(self, events)], left.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(e) => Err(e.into()),
         }
     }
 
-    fn wait(&self, events: PollFlags) -> io::Result<()> {
+    /// Does something that would block as soon as it does not.
+    fn attend<T>(
+        &self,
+        events: PollFlags,
+        until: &mut Deadline,
+        mut act: impl FnMut() -> io::Result<T>,
+    ) -> io::Result<T> {
         loop {
-            match poll(&mut [PollFd::new(self, events)], None) {
-                Err(Errno::INTR) => {}
-                done => return done.map(drop).map_err(Into::into),
+            let left = until.left()?;
+            match act() {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.wait(events, left)?,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                done => return done,
             }
         }
+    }
+}
+
+/// A server that takes no connections has those that wait block.
+fn connect_unix(path: &Path, patience: Duration) -> io::Result<UnixStream> {
+    let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
+    let socket = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
+    // No time at all would be no limit.
+    let patience = patience.max(Duration::from_millis(1));
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(patience))?;
+    match rustix::net::connect(&socket, &SocketAddrUnix::new(path)?) {
+        Ok(()) => Ok(socket.into()),
+        Err(Errno::AGAIN) => Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            "it takes no connections",
+        )),
+        Err(e) => Err(e.into()),
     }
 }
 
@@ -133,28 +164,36 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    pub(crate) fn connect(place: &Place) -> io::Result<Stream> {
-        let socket = Socket::connect(place)?;
-        // While hands are shaken somebody has to answer; later a disk may take its time.
-        socket.set_timeout(Some(CONNECT))?;
+    pub(crate) fn connect(place: &Place, patience: Duration) -> io::Result<Stream> {
+        let socket = Socket::connect(place, patience)?;
+        socket.set_nonblocking(true)?;
         Ok(Stream { socket, tls: None })
     }
 
-    /// Hands are shaken: from now on an answer may take as long as it takes.
-    pub(crate) fn be_patient(&self) -> io::Result<()> {
-        self.socket.set_timeout(None)
-    }
-
     /// From here on all is encrypted.
-    pub(crate) fn encrypt(&mut self, tls: &Tls) -> io::Result<()> {
+    pub(crate) fn encrypt(&mut self, tls: &Tls, until: &mut Deadline) -> io::Result<()> {
         let mut connection = ClientConnection::new(tls.config.clone(), tls.name.clone())
             .map_err(io::Error::other)?;
+        let socket = &self.socket;
         while connection.is_handshaking() {
-            connection.complete_io(&mut &self.socket)?;
+            let events = match connection.wants_write() {
+                true => PollFlags::OUT,
+                false => PollFlags::IN,
+            };
+            socket.attend(events, until, || match connection.wants_write() {
+                true => connection.write_tls(&mut &*socket).map(drop),
+                false => absorb(&mut connection, socket).and_then(|n| match n {
+                    0 => Err(io::ErrorKind::UnexpectedEof.into()),
+                    _ => Ok(()),
+                }),
+            })?;
         }
-        self.socket.set_nonblocking(true)?;
         self.tls = Some(Mutex::new(connection));
-        Ok(())
+        // The last of the handshake is ours.
+        match &self.tls {
+            Some(tls) => self.push(tls, until),
+            None => Ok(()),
+        }
     }
 
     /// Nobody gets anything from it any more, whoever waits.
@@ -163,99 +202,84 @@ impl Stream {
     }
 
     /// Sends all of it; `more` follows at once. One thread at a time.
-    pub(crate) fn send(&self, bytes: &[u8], more: bool) -> io::Result<()> {
+    pub(crate) fn send(&self, bytes: &[u8], more: bool, until: &mut Deadline) -> io::Result<()> {
         match &self.tls {
-            None => self.send_plain(bytes, more),
-            Some(tls) => self.send_encrypted(tls, bytes),
+            None => self.send_plain(bytes, more, until),
+            Some(tls) => self.send_encrypted(tls, bytes, until),
         }
     }
 
-    fn send_plain(&self, mut bytes: &[u8], more: bool) -> io::Result<()> {
+    fn send_plain(&self, mut bytes: &[u8], more: bool, until: &mut Deadline) -> io::Result<()> {
         let flags = match more {
             true => SendFlags::NOSIGNAL | SendFlags::MORE,
             false => SendFlags::NOSIGNAL,
         };
         while !bytes.is_empty() {
-            match rustix::net::send(&self.socket, bytes, flags) {
-                Ok(sent) => bytes = bytes.get(sent..).unwrap_or(&[]),
-                Err(Errno::INTR) => {}
-                Err(e) => return Err(e.into()),
-            }
+            let send = || Ok(rustix::net::send(&self.socket, bytes, flags)?);
+            let sent = self.socket.attend(PollFlags::OUT, until, send)?;
+            bytes = bytes.get(sent..).unwrap_or(&[]);
         }
         Ok(())
     }
 
-    fn send_encrypted(&self, tls: &Mutex<ClientConnection>, mut bytes: &[u8]) -> io::Result<()> {
+    fn send_encrypted(
+        &self,
+        tls: &Mutex<ClientConnection>,
+        mut bytes: &[u8],
+        until: &mut Deadline,
+    ) -> io::Result<()> {
         while !bytes.is_empty() {
             let taken = tls.lock().writer().write(bytes)?;
             bytes = bytes.get(taken..).unwrap_or(&[]);
-            self.push(tls)?;
+            self.push(tls, until)?;
         }
         Ok(())
     }
 
     /// Sends what is encrypted. Who receives is not kept from it meanwhile.
-    fn push(&self, tls: &Mutex<ClientConnection>) -> io::Result<()> {
-        loop {
-            {
+    fn push(&self, tls: &Mutex<ClientConnection>, until: &mut Deadline) -> io::Result<()> {
+        let mut is_sent = false;
+        while !is_sent {
+            is_sent = self.socket.attend(PollFlags::OUT, until, || {
                 let mut connection = tls.lock();
-                if !connection.wants_write() {
-                    return Ok(());
+                if connection.wants_write() {
+                    connection.write_tls(&mut &self.socket)?;
                 }
-                match connection.write_tls(&mut &self.socket) {
-                    Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-                    done => {
-                        done?;
-                        continue;
-                    }
-                }
-            }
-            self.socket.wait(PollFlags::OUT)?;
+                Ok(!connection.wants_write())
+            })?;
         }
+        Ok(())
     }
 
     /// Receives something; 0 at the end. One thread at a time.
-    pub(crate) fn receive(&self, buf: &mut [u8]) -> io::Result<usize> {
-        match &self.tls {
-            None => loop {
-                match (&self.socket).read(buf) {
-                    Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                    done => return done,
-                }
-            },
-            Some(tls) => self.receive_encrypted(tls, buf),
-        }
-    }
-
-    fn receive_encrypted(
-        &self,
-        tls: &Mutex<ClientConnection>,
-        buf: &mut [u8],
-    ) -> io::Result<usize> {
+    pub(crate) fn receive(&self, buf: &mut [u8], until: &mut Deadline) -> io::Result<usize> {
+        let socket = &self.socket;
+        let Some(tls) = &self.tls else {
+            return socket.attend(PollFlags::IN, until, || (&*socket).read(buf));
+        };
         loop {
-            {
+            let found = socket.attend(PollFlags::IN, until, || {
                 let mut connection = tls.lock();
                 match connection.reader().read(buf) {
                     Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-                    done => return done,
+                    done => return done.map(Some),
                 }
-                match connection.read_tls(&mut &self.socket) {
-                    Ok(0) => return Ok(0),
-                    Ok(_) => {
-                        connection.process_new_packets().map_err(io::Error::other)?;
-                        continue;
-                    }
-                    Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-                    Err(e) => return Err(e),
+                match absorb(&mut connection, socket)? {
+                    0 => Ok(Some(0)),
+                    // Whatever it was.
+                    _ => Ok(None),
                 }
+            })?;
+            if let Some(found) = found {
+                return Ok(found);
             }
-            self.socket.wait(PollFlags::IN)?;
         }
     }
 }
 
-impl Read for &Stream {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        self.receive(buf)
-    }
+/// Takes in encrypted bytes: how many; 0 at the end.
+fn absorb(connection: &mut ClientConnection, socket: &Socket) -> io::Result<usize> {
+    let n = connection.read_tls(&mut &*socket)?;
+    connection.process_new_packets().map_err(io::Error::other)?;
+    Ok(n)
 }

@@ -293,6 +293,11 @@ fn one_that_never_answers_a_request_is_not_asked_for_ever() {
         // A chunk of four gigabytes, and an error without a number.
         b"\x66\x8e\x33\xef\0\x01\x80\x01\0\0\0\0\0\0\0\x01\xff\xff\xff\xff",
         b"\x66\x8e\x33\xef\0\x01\x80\x01\0\0\0\0\0\0\0\x01\0\0\0\x02\0\0",
+        // Chunks that bring a reply no nearer to its end: none that is not the last, no bytes, an
+        // empty hole.
+        b"\x66\x8e\x33\xef\0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0\0",
+        b"\x66\x8e\x33\xef\0\0\0\x01\0\0\0\0\0\0\0\x01\0\0\0\x08\0\0\0\0\0\0\0\0",
+        b"\x66\x8e\x33\xef\0\0\0\x02\0\0\0\0\0\0\0\x01\0\0\0\x0c\0\0\0\0\0\0\0\0\0\0\0\0",
     ] {
         let server = Server::new(SIZE, How::default(), 1);
         server.behave(|how| how.nonsense = Some(nonsense));

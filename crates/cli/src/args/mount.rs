@@ -58,6 +58,7 @@ Options, separated by commas:
   offset=BYTES, size=BYTES  which part of an image or a disk it is (all of it)
   nbd_connections=N         of nbd:// addresses: connections, where there may be several (4)
   nbd_reconnect=SECONDS     of nbd:// addresses: how long a lost server is looked for (60)
+  nbd_answer=SECONDS        of nbd:// addresses: how long an answer may take; 0: as long as it takes (180)
   nobarrier, barrier=0      no flushes: fast, and not safe against power failure
   journal_async_commit      commit blocks do not wait for the log before them
   allow_other, noallow_other

@@ -54,7 +54,7 @@ impl Options {
             ("fakeroot", keep(&mut self.fakeroot, &now.fakeroot)),
             ("noxattr", keep(&mut self.noxattr, &now.noxattr)),
             (
-                "nbd_connections, nbd_reconnect",
+                "nbd_connections, nbd_reconnect, nbd_answer",
                 keep(&mut self.nbd, &now.nbd),
             ),
             (

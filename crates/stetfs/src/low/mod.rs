@@ -53,6 +53,7 @@ pub use stetfs_block::{
 pub use stetfs_block::{OpenOptions as DeviceOptions, Write as BlockWrite};
 pub use stetfs_block::{Packed, SparseError, SparseMap, Zeroes, pack, unpack};
 pub use stetfs_block::{Share, ShareLimits, SharePair};
+pub use stetfs_block::{is_unseen, printable, printable_line};
 pub use stetfs_cache::{PolicyKind, UnknownPolicy};
 pub use stetfs_ext4::*;
 pub use stetfs_journal::compose::{
