@@ -13,7 +13,9 @@
  *
  * A write beyond what the journal can take at once fails with EFBIG and changes nothing. The
  * process that started ends the atomic write, of all its files, without a trace, when it closes a
- * descriptor of one of these opens, or dies.
+ * descriptor of one of these opens, or dies. So do the owner of a file, root, and time, if nothing
+ * is changed: what is written then fails with EIO until the descriptor says commit or start, which
+ * fail, or abort.
  */
 #ifndef STETFS_ATOMIC_H
 #define STETFS_ATOMIC_H
@@ -32,6 +34,9 @@
 #define STETFS_IOC_GET_ATOMIC_GROUP  _IOR(0xf5, 64, __u64)
 #define STETFS_IOC_JOIN_ATOMIC_GROUP _IOW(0xf5, 65, __u64)
 
+/* Ends the atomic write of a file, whoever began it. */
+#define STETFS_IOC_BREAK_ATOMIC_WRITE _IO(0xf5, 66)
+
 /* Of the features: this file can be written atomically. */
 #define STETFS_FEATURE_ATOMIC_WRITE 0x4
 
@@ -49,7 +54,7 @@ static inline int stetfs_atomic_offered(int fd)
 /*
  * What is written by this descriptor from here on is one. Errors: EOPNOTSUPP, or ENOTTY on other
  * file systems, where there is no such thing; EBUSY, another has started with this file; EBADF, it
- * is not open for writing.
+ * is not open for writing; EIO, once, what was started before was ended by others or by time.
  */
 static inline int stetfs_atomic_start(int fd)
 {
@@ -87,6 +92,16 @@ static inline int stetfs_atomic_commit(int fd)
 static inline int stetfs_atomic_abort(int fd)
 {
 	return ioctl(fd, STETFS_IOC_ABORT_ATOMIC_WRITE);
+}
+
+/*
+ * Ends the atomic write of the file that a descriptor is open of, in whatever way, whoever started
+ * it; with all other files of its group. Errors: EINVAL, there is none; EPERM, the caller is not
+ * the owner of the file or root; ENOTTY or EOPNOTSUPP, there is no such thing.
+ */
+static inline int stetfs_atomic_break(int fd)
+{
+	return ioctl(fd, STETFS_IOC_BREAK_ATOMIC_WRITE);
 }
 
 #endif

@@ -86,6 +86,7 @@ fn run(cli: &Cli) -> Result<ExitCode> {
         Command::Freeze(args) => cmd::freeze::freeze(args, cli.json),
         Command::Sync(args) => cmd::sync::run(args, cli.json),
         Command::Thaw(args) => cmd::freeze::thaw(args, cli.json),
+        Command::Atomic(command) => cmd::atomic::run(command, cli.json),
         Command::Bench(command) => cmd::bench::run(command, cli.json),
         Command::Crash(command) => cmd::crash::run(command, cli.json),
         Command::Flash(command) => return cmd::flash::run(command, cli.json),

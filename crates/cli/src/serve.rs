@@ -14,7 +14,7 @@ use signal_hook::iterator::Signals;
 use stetfs::low::{FsError, LatencyStats, OpenedDevices, RegionInfo, Volume};
 use stetfs_fuse::{Limits, MountError, Origin, Server, is_root};
 
-use crate::cmd::{freeze, quota, record, sync};
+use crate::cmd::{atomic, freeze, quota, record, sync};
 use crate::control::{self, server::Control};
 use crate::failure::{Code, Failure, Result};
 use crate::job::Job;
@@ -323,6 +323,7 @@ fn answer(live: &Live, request: &Value) -> Result<Value> {
             stats["connection"] = json!(live.connection.stats());
             stats["sandbox"] = json!(live.sandbox());
             stats["frozen"] = freeze::shown(live.fs.frozen());
+            stats["atomic_writes"] = atomic::shown(&live.fs.atomic_holders());
             // Bytes of the largest write that no crash leaves in half (docs/atomic.md).
             stats["whole_write_bytes"] = json!(live.fs.whole_write());
             Ok(stats)

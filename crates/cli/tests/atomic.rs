@@ -1,5 +1,6 @@
 //! Atomic writes on mounts, by the ioctls of F2FS.
 mod groups;
+mod held;
 mod requests;
 
 use std::fs::{File, OpenOptions};

@@ -13,76 +13,68 @@
 //! is still open goes on to write is not to stand alone: it is refused until the handle says
 //! COMMIT, ABORT or START.
 
+mod expiry;
 #[cfg(test)]
 mod tests;
+mod verb;
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant, SystemTime};
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use stetfs::low::{AtomicGroup, Attr, Ctx, Fs, FsError, Ino, OpenRef};
 
+pub(crate) use self::expiry::{Expiry, Watcher};
+pub(crate) use self::verb::{ABORT, ATOMIC_WRITE, BREAK, Verb, WHOLE_BYTES, WRITES_WHOLE};
+
 use crate::caller;
-use crate::ops::{Fh, IoctlArgs, OpenFile};
-
-/// `F2FS_IOC_GET_FEATURES`, and the bit that says that files can be written atomically.
-pub(crate) const GET_FEATURES: u32 = 0x8004_f50c;
-pub(crate) const ATOMIC_WRITE: u32 = 0x4;
-/// `F2FS_IOC_START_ATOMIC_WRITE`, `F2FS_IOC_COMMIT_ATOMIC_WRITE`, `F2FS_IOC_ABORT_ATOMIC_WRITE`.
-const START: u32 = 0xf501;
-const COMMIT: u32 = 0xf502;
-pub(crate) const ABORT: u32 = 0xf505;
-/// `STETFS_IOC_GET_ATOMIC_GROUP`, `STETFS_IOC_JOIN_ATOMIC_GROUP` (`include/stetfs_atomic.h`): a
-/// descriptor's number says nothing to a server, so groups have tokens.
-const GET_GROUP: u32 = 0x8008_f540;
-const JOIN: u32 = 0x4008_f541;
-
-/// What a handle asks for with an ioctl.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verb {
-    Features,
-    Start,
-    Commit,
-    Abort,
-    /// The token of its group.
-    Group,
-    /// To be of the group with this token.
-    Join(u64),
-}
-
-impl Verb {
-    /// That of a request, if it is one of these.
-    pub(crate) fn of(args: &IoctlArgs<'_>) -> Option<Verb> {
-        Some(match args.cmd {
-            GET_FEATURES => Verb::Features,
-            START => Verb::Start,
-            COMMIT => Verb::Commit,
-            ABORT => Verb::Abort,
-            GET_GROUP => Verb::Group,
-            JOIN => Verb::Join(u64::from_ne_bytes(*args.input.first_chunk()?)),
-            _ => return None,
-        })
-    }
-}
-
-/// FusionIO's `DFS_IOCTL_ATOMIC_WRITE_SET`, by which MariaDB asks whether a page that it writes is
-/// whole or absent after a crash: pages of up to so many bytes are meant.
-pub(crate) const WRITES_WHOLE: u32 = 0x4004_9502;
-pub(crate) const WHOLE_BYTES: usize = 64 << 10;
+use crate::ops::{Fh, OpenFile};
 
 /// Files that change all at once, while they do.
 struct Group {
     /// Nobody can guess it.
     token: u64,
-    /// Whose: a thread of the process.
+    /// Whose: a thread of the process, and its user as the mount knows it.
     by: u32,
+    uid: u32,
+    since: SystemTime,
+    /// When it was begun, joined or changed last. No other lock is taken with it held.
+    changed: Mutex<Instant>,
     /// `None` when it has ended. Held until a commit is done: until then nobody is told what a file
     /// was, which the kernel would keep. It holds off whoever reads the files, so who takes it to
     /// change something has waited before (`Fs::throttle`), for room and for the thaw of a frozen
     /// volume. No freeze comes behind that: it waits for all requests (`VolumeFs::volume`).
     open: Mutex<Option<AtomicGroup>>,
+}
+
+impl Group {
+    fn touch(&self) {
+        *self.changed.lock() = Instant::now();
+    }
+
+    fn idle(&self) -> Duration {
+        self.changed.lock().elapsed()
+    }
+}
+
+/// Who has files in a group.
+#[derive(Clone, Debug)]
+pub struct AtomicHolder {
+    /// The thread that began it.
+    pub pid: u32,
+    /// Its user, as the mount knows it.
+    pub uid: u32,
+    /// When it began.
+    pub since: SystemTime,
+    /// How long nothing was changed.
+    pub idle: Duration,
+    /// The files' inode numbers, ascending.
+    pub files: Vec<Ino>,
+    /// Bytes that were written; `None` while something is done with it.
+    pub bytes: Option<u64>,
 }
 
 /// A file that is written atomically.
@@ -126,8 +118,10 @@ enum Told {
 #[derive(Default)]
 struct Table {
     files: HashMap<Ino, Arc<Writing>>,
-    /// Handles whose atomic write was aborted by a close, and that were not told.
+    /// Handles whose atomic write was aborted without their asking, and that were not told.
     broken: HashSet<Fh>,
+    /// There is no mount any more.
+    is_over: bool,
 }
 
 /// The files that are written atomically now, each by one handle.
@@ -138,6 +132,8 @@ pub(crate) struct AtomicFiles {
     table: Mutex<Table>,
     /// How many it has: most mounts have none, ever.
     count: AtomicUsize,
+    /// A group has begun, or it is over.
+    news: Condvar,
 }
 
 impl AtomicFiles {
@@ -197,14 +193,20 @@ impl AtomicFiles {
         change: impl FnOnce(&mut AtomicGroup) -> Result<T, FsError>,
     ) -> Option<Result<T, FsError>> {
         if let Some(writing) = self.find(ino) {
+            let is_its = by.has_begun(&writing);
+            if is_its {
+                writing.group.touch();
+            }
             if let Err(e) = fs.throttle() {
                 return Some(Err(e));
             }
             if let Some(group) = &mut *writing.group.open.lock() {
-                return Some(match by.has_begun(&writing) {
-                    true => change(group),
-                    false => Err(FsError::Errno(libc::EBUSY)),
-                });
+                if !is_its {
+                    return Some(Err(FsError::Errno(libc::EBUSY)));
+                }
+                let changed = change(group);
+                writing.group.touch();
+                return Some(changed);
             }
         }
         // Looked up last: a close may have come between.
@@ -236,14 +238,21 @@ impl AtomicFiles {
     /// Begins: nothing, if this handle did before.
     ///
     /// # Errors
-    /// EBUSY: another handle did. As [`Fs::atomic_group`].
+    /// EBUSY: another handle did. EIO: what it began before was aborted, and it was not told: it
+    /// may believe that this is still the same. As [`Fs::atomic_group`].
     pub(crate) fn start(&self, fs: &Fs, ctx: &Ctx, fh: Fh, file: &OpenRef) -> Result<(), FsError> {
+        if self.is_told(fh) {
+            return Err(FsError::Errno(libc::EIO));
+        }
         if self.begun(fh, file.ino())?.is_some() {
             return Ok(());
         }
         let group = Group {
             token: RandomState::new().hash_one(fh),
             by: ctx.pid,
+            uid: ctx.uid,
+            since: SystemTime::now(),
+            changed: Mutex::new(Instant::now()),
             open: Mutex::new(Some(fs.atomic_group(std::slice::from_ref(file))?)),
         };
         self.add(ctx, fh, file.ino(), Arc::new(group));
@@ -278,6 +287,7 @@ impl AtomicFiles {
         fs.throttle()?;
         let mut open = group.open.lock();
         open.as_mut().ok_or(none)?.join(ctx, file)?;
+        group.touch();
         // The group is open until its file is known.
         self.add(ctx, fh, file.ino(), Arc::clone(&group));
         Ok(())
@@ -294,6 +304,7 @@ impl AtomicFiles {
             // One that has ended is in its place at most: the file is in one group.
             table.files.insert(ino, Arc::new(writing));
         });
+        self.news.notify_all();
     }
 
     fn of_token(&self, token: u64) -> Option<Arc<Group>> {
@@ -325,7 +336,7 @@ impl AtomicFiles {
         if self.is_told(fh) {
             return None;
         }
-        self.of_handle(fh, ino)?;
+        self.of_handle(fh, ino)?.group.touch();
         let room = fs.throttle();
         let commit = |group: AtomicGroup| room.and_then(|()| group.commit());
         self.end(fh, ino, Told::Yes, commit)
@@ -353,9 +364,71 @@ impl AtomicFiles {
         files
     }
 
-    /// Tells a handle whose group was aborted by a close, if that is so.
+    /// Ends the group of a file, whoever began it, until its handles say that they have understood:
+    /// gives the files that are as they were. `None`: the file is in none.
+    pub(crate) fn break_group(&self, ino: Ino) -> Option<Vec<Ino>> {
+        let writing = self.find(ino)?;
+        self.break_if(&writing.group, |_| true)
+    }
+
+    /// The same, if it is as it is to be.
+    fn break_if(&self, group: &Arc<Group>, is_to_end: impl Fn(&Group) -> bool) -> Option<Vec<Ino>> {
+        let mut open = group.open.lock();
+        if !is_to_end(group) {
+            return None;
+        }
+        open.take()?.abort();
+        let (pid, idle) = (group.by, group.idle());
+        tracing::warn!(
+            pid,
+            ?idle,
+            "an atomic write is aborted by others, or by time"
+        );
+        Some(self.forget(group, Told::NotYet))
+    }
+
+    /// Tells a handle whose group was aborted without its asking, if that is so.
     fn is_told(&self, fh: Fh) -> bool {
         !self.is_empty() && self.table(|table| table.broken.remove(&fh))
+    }
+
+    /// The groups that are open.
+    fn groups(table: &Table) -> Vec<Arc<Group>> {
+        let mut groups: Vec<Arc<Group>> = Vec::new();
+        for writing in table.files.values() {
+            if !groups
+                .iter()
+                .any(|known| Arc::ptr_eq(known, &writing.group))
+            {
+                groups.push(Arc::clone(&writing.group));
+            }
+        }
+        groups
+    }
+
+    /// Who has which files. Nobody is waited for.
+    pub(crate) fn holders(&self) -> Vec<AtomicHolder> {
+        let table = self.table.lock();
+        let groups = AtomicFiles::groups(&table);
+        let holder = |group: Arc<Group>| {
+            let its = |(ino, writing): (&Ino, &Arc<Writing>)| {
+                Arc::ptr_eq(&writing.group, &group).then_some(*ino)
+            };
+            let mut files: Vec<Ino> = table.files.iter().filter_map(its).collect();
+            files.sort_unstable();
+            AtomicHolder {
+                pid: group.by,
+                uid: group.uid,
+                since: group.since,
+                idle: group.idle(),
+                files,
+                bytes: group
+                    .open
+                    .try_lock()
+                    .and_then(|open| Some(open.as_ref()?.bytes())),
+            }
+        };
+        groups.into_iter().map(holder).collect()
     }
 
     fn end<T>(
@@ -393,7 +466,12 @@ impl AtomicFiles {
 
     /// Aborts all of them.
     pub(crate) fn end_all(&self) {
-        let all = self.table(std::mem::take);
+        let over = Table {
+            is_over: true,
+            ..Table::default()
+        };
+        let all = self.table(|table| std::mem::replace(table, over));
+        self.news.notify_all();
         for writing in all.files.into_values() {
             drop(writing.group.open.lock().take());
         }

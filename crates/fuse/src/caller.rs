@@ -7,6 +7,8 @@ use stetfs::low::Ctx;
 
 use crate::helper::{self, Answer, Question};
 
+/// `CAP_FOWNER`.
+const FOWNER: u32 = 3;
 /// `CAP_FSETID`.
 const FSETID: u32 = 4;
 /// `CAP_SYS_ADMIN`.
@@ -16,6 +18,11 @@ const SYS_ADMIN: u32 = 21;
 /// cannot see, has not.
 pub(crate) fn is_admin(ctx: &Ctx) -> bool {
     is_capable(ctx.pid, SYS_ADMIN)
+}
+
+/// The same of CAP_FOWNER: he may do what the owner of a file may.
+pub(crate) fn acts_as_owner(ctx: &Ctx) -> bool {
+    is_capable(ctx.pid, FOWNER)
 }
 
 /// The same of CAP_FSETID: set-group-id stays on what he gives away.

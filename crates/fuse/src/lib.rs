@@ -62,6 +62,7 @@ mod volume_fs;
 mod walkers;
 mod wire;
 
+pub use atomic::AtomicHolder;
 pub use awake::{AwakeStats, LowLatency, idle_driver};
 pub use connection::{Connection, ConnectionStats};
 pub use device_fs::{Control, DeviceFs, Report};
@@ -81,6 +82,7 @@ pub use ops::{
 pub use serve_options::{IoUring, ServeOptions};
 pub use server::{ServeError, Server};
 pub use service::Service;
+pub use sys::break_atomic_write;
 #[cfg(debug_assertions)]
 pub use taken_over::taken_over;
 pub use uring_switch::mend_switch;

@@ -7,6 +7,8 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use stetfs::low::Span;
 use zerocopy::{Immutable, IntoBytes};
 
+use crate::atomic::BREAK;
+
 /// `FUSE_DEV_IOC_CLONE`.
 const FUSE_CLONE: libc::c_ulong = 0x8004_e500;
 /// `LOOP_CTL_GET_FREE`.
@@ -74,6 +76,16 @@ pub(crate) fn fuse_clone(fuse: BorrowedFd<'_>, session: RawFd) -> io::Result<()>
     let session = session as u32;
     // SAFETY: FUSE_DEV_IOC_CLONE reads one u32 from the pointer, which is valid for it.
     checked(unsafe { libc::ioctl(fuse.as_raw_fd(), FUSE_CLONE, &raw const session) }).map(drop)
+}
+
+/// Ends the atomic write of a file on a mount, whoever began it. `file` is open in whatever way.
+///
+/// # Errors
+/// EINVAL: there is none. EPERM: neither the file's owner, nor root. EOPNOTSUPP: the mount has no
+/// such thing. ENOTTY: it is no file of such a mount.
+pub fn break_atomic_write(file: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: the ioctl has no argument.
+    checked(unsafe { libc::ioctl(file.as_raw_fd(), BREAK.into()) }).map(drop)
 }
 
 /// Moves the calling thread to a mount namespace of its own, a copy of the one it is in.

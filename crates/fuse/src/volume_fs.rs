@@ -20,7 +20,7 @@ mod freezing;
 mod ioctls;
 mod operations;
 
-use crate::atomic::AtomicFiles;
+use crate::atomic::{AtomicFiles, Expiry};
 use crate::fakeroot::Ids;
 use crate::guarded::{self, Means};
 use crate::held_back::HeldBack;
@@ -60,6 +60,9 @@ pub struct VolumeFsOptions {
     /// Files can be written atomically (`atomic.rs`): each open for writing has a handle, and its
     /// closes are told.
     pub atomic: bool,
+    /// How long a file that is written atomically may be without a change until that is aborted;
+    /// `None`: for ever.
+    pub atomic_timeout: Option<Duration>,
     /// Extended attributes are neither shown nor changed, and ACLs only heeded where something is
     /// made; the kernel then asks for none, and judges by mode bits alone.
     pub noxattr: bool,
@@ -119,7 +122,9 @@ pub struct VolumeFs {
     loop_device: OnceLock<PathBuf>,
     room: Room,
     /// Files that are written atomically.
-    atomic: AtomicFiles,
+    atomic: Arc<AtomicFiles>,
+    /// What aborts them when time is over.
+    expiry: OnceLock<Expiry>,
     /// What waits while the volume is frozen.
     held_back: HeldBack<VolumeFs>,
     walkers: Walkers,
@@ -142,7 +147,8 @@ impl VolumeFs {
             stale: OnceLock::new(),
             loop_device: OnceLock::new(),
             room: Room::new(),
-            atomic: AtomicFiles::default(),
+            atomic: Arc::default(),
+            expiry: OnceLock::new(),
             held_back: HeldBack::default(),
             walkers: Walkers::default(),
         })
@@ -183,8 +189,12 @@ impl VolumeFs {
             return Err(FsError::InUse("the volume is frozen".into()));
         }
         let mut open = self.without_nameless()?;
-        if !self.atomic.is_empty() {
-            return Err(FsError::InUse("a file is being written atomically".into()));
+        if let Some(holder) = self.atomic.holders().first() {
+            return Err(FsError::InUse(format!(
+                "a file is being written atomically (inode {}, by process {})",
+                holder.files.first().copied().unwrap_or_default(),
+                holder.pid
+            )));
         }
         let old = open.as_ref().ok_or(CLOSED)?;
         old.rehearse(&options.fs)?;
@@ -242,6 +252,10 @@ impl VolumeFs {
     pub fn notify(&self, kernel: Arc<dyn Invalidate>) -> std::io::Result<()> {
         // Set once, when the session starts.
         let _ = self.stale.set(Stale::start(Arc::clone(&kernel))?);
+        if let Some(limit) = self.options.atomic_timeout.filter(|_| self.options.atomic) {
+            let (files, this) = (Arc::clone(&self.atomic), Weak::clone(&self.this));
+            let _ = self.expiry.set(Expiry::start(files, limit, this)?);
+        }
         let _ = self.kernel.set(kernel);
         Ok(())
     }

@@ -132,8 +132,8 @@ impl Connection {
         self.close();
     }
 
-    /// A server that did not answer in time is not asked again, by no connection: it may still carry
-    /// out what it was asked for, after what is newer.
+    /// A server that did not answer in time is not asked again, by no connection: it may still
+    /// carry out what it was asked for, after what is newer.
     fn lose(&self, why: Trouble) -> Trouble {
         self.stream.shutdown();
         let why = match why {

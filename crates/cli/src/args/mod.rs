@@ -10,7 +10,7 @@ mod volume;
 pub(crate) use device::{Device, DeviceFaultArgs, DeviceServeArgs, FlashArgs};
 pub(crate) use image::{Image, SparseArgs, UnsparseArgs};
 pub(crate) use measure::{Bench, Flash, FlashTrace, RecordArgs};
-pub(crate) use mount::{FreezeArgs, MountArgs, StatArgs, UmountArgs};
+pub(crate) use mount::{Atomic, FreezeArgs, MountArgs, StatArgs, UmountArgs};
 pub(crate) use package::{CompletionsArgs, ManArgs};
 pub(crate) use volume::{
     AdviseArgs, CertifyArgs, Dump, DumpJournalArgs, QuotaArgs, RecoverArgs, VolumeArg,
@@ -83,6 +83,9 @@ pub(crate) enum Command {
     Thaw(FreezeArgs),
     /// Make all of a mounted volume durable, also where sync and syncfs(2) do not reach it.
     Sync(FreezeArgs),
+    /// Files of a mount that are written atomically.
+    #[command(subcommand)]
+    Atomic(Atomic),
     /// Measure.
     #[command(subcommand)]
     Bench(Bench),

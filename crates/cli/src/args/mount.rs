@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 
 use super::volume::VOLUME;
 
@@ -74,6 +74,7 @@ Options, separated by commas:
   direct_io                 files pass the kernel's page cache by
   writeback_cache           the kernel holds written data back
   atomic                    files can be written atomically, as SQLite does; needs a journal that data goes through
+  atomic_timeout=SECONDS    an atomic write without a change for so long is aborted; 0: never (60)
   idmap                     the mount can be mapped to other ids (Linux 6.12)
   fakeroot                  who mounts is root in the volume, and root's files are shown as his
   noxattr                   neither extended attributes nor ACLs
@@ -123,6 +124,21 @@ pub(crate) struct UmountArgs {
 pub(crate) struct FreezeArgs {
     /// Where it is mounted.
     pub(crate) dir: PathBuf,
+}
+
+/// Commands of `atomic`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Atomic {
+    /// End the atomic write of a file, whoever began it: the file, and all others of its group, are
+    /// as they were before, and the program is told. For the owner of the file, and root.
+    Abort(AtomicAbortArgs),
+}
+
+/// Arguments of `atomic abort`.
+#[derive(Debug, Args)]
+pub(crate) struct AtomicAbortArgs {
+    /// The file, on a mount.
+    pub(crate) file: PathBuf,
 }
 
 /// Arguments of `stat`.

@@ -1,6 +1,7 @@
 //! The commands.
 
 pub(crate) mod advise;
+pub(crate) mod atomic;
 pub(crate) mod bench;
 pub(crate) mod certify;
 pub(crate) mod crash;

@@ -1,6 +1,7 @@
 //! What options mean for the volume, the mount and the server.
 
 use std::path::Path;
+use std::time::Duration;
 
 use stetfs::low::{Atime, Composition, Direct, FsOptions, VolumeOptions};
 use stetfs_fuse::{MountOptions, ServeOptions, VolumeFsOptions};
@@ -8,6 +9,9 @@ use stetfs_fuse::{MountOptions, ServeOptions, VolumeFsOptions};
 use super::said::Options;
 use super::value::bad;
 use crate::failure::Result;
+
+/// Seconds that an atomic write may be without a change.
+const ATOMIC_TIMEOUT: u32 = 60;
 
 impl Options {
     /// What was said that may not be what was meant.
@@ -50,6 +54,10 @@ impl Options {
                 keep(&mut self.writeback_cache, &now.writeback_cache),
             ),
             ("atomic", keep(&mut self.atomic, &now.atomic)),
+            (
+                "atomic_timeout",
+                keep(&mut self.atomic_timeout, &now.atomic_timeout),
+            ),
             ("idmap", keep(&mut self.idmap, &now.idmap)),
             ("fakeroot", keep(&mut self.fakeroot, &now.fakeroot)),
             ("noxattr", keep(&mut self.noxattr, &now.noxattr)),
@@ -199,6 +207,10 @@ impl Options {
                 fakeroot: self.fakeroot,
                 opens: self.opens,
                 atomic: self.atomic,
+                atomic_timeout: match self.atomic_timeout.unwrap_or(ATOMIC_TIMEOUT) {
+                    0 => None,
+                    seconds => Some(Duration::from_secs(seconds.into())),
+                },
                 noxattr: self.noxattr,
             },
             threads: self.threads,

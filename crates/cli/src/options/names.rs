@@ -48,7 +48,7 @@ const IGNORED: [&str; 38] = [
 ];
 
 /// The options that mean something and are not the journal's.
-const NAMES: [&str; 53] = [
+const NAMES: [&str; 54] = [
     "ro",
     "rw",
     "remount",
@@ -71,6 +71,7 @@ const NAMES: [&str; 53] = [
     "direct_io",
     "writeback_cache",
     "atomic",
+    "atomic_timeout",
     "noxattr",
     "idmap",
     "fakeroot",

@@ -165,6 +165,10 @@ fn own(name: &str, value: Option<&str>, o: &mut Options) -> Option<Read<()>> {
         "nvm_size" => set(&mut o.nvm.size, required(value, part::bytes).map(Some)),
         "log_file" => set(&mut o.log_file, required(value, absolute_path).map(Some)),
         "commit" => set(&mut o.commit_secs, required(value, whole_seconds).map(Some)),
+        "atomic_timeout" => {
+            let seconds = required(value, whole_seconds).map(Some);
+            set(&mut o.atomic_timeout, seconds)
+        }
         "epoch" => set(&mut o.epoch, required(value, epoch).map(Some)),
         "dirty_expire" => set(&mut o.dirty_expire, required(value, seconds).map(Some)),
         "cache" => set(&mut o.cache_bytes, required(value, cache_size).map(Some)),

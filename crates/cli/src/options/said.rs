@@ -48,6 +48,8 @@ pub(crate) struct Options {
     pub(crate) direct_io: bool,
     pub(crate) writeback_cache: bool,
     pub(crate) atomic: bool,
+    /// Seconds; 0: never.
+    pub(crate) atomic_timeout: Option<u32>,
     pub(crate) idmap: bool,
     pub(crate) fakeroot: bool,
     pub(crate) opens: Opens,

@@ -150,6 +150,17 @@ fn atomic_writes_say_what_is_in_their_way() {
     assert!(why("journal=ijournal,atomic").contains("needs a journal that data goes through"));
     assert!(why("journal=data,atomic,writeback_cache").contains("writeback_cache"));
     assert!(read("atomic=1").unwrap_err().contains("takes no value"));
+    let limit = |text: &str| {
+        read(text)
+            .unwrap()
+            .serve(Path::new("x"))
+            .volume
+            .atomic_timeout
+    };
+    assert_eq!(limit("journal=data,atomic"), Some(Duration::from_secs(60)));
+    assert_eq!(limit("atomic_timeout=5"), Some(Duration::from_secs(5)));
+    assert_eq!(limit("atomic_timeout=0"), None);
+    assert!(read("atomic_timeout=long").is_err() && read("atomic_timeout").is_err());
 }
 
 #[test]

@@ -43,7 +43,7 @@ fn a_c_program_changes_two_files_at_once() {
 }
 
 /// Begins with all of these files as one group.
-fn start_all(files: &[File]) -> io::Result<()> {
+pub(super) fn start_all(files: &[File]) -> io::Result<()> {
     ioctl(&files[0], START)?;
     files[1..].iter().try_for_each(|file| join(file, &files[0]))
 }

@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::num::NonZeroU64;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use stetfs::low::{FsOptions, MemDevice, ROOT_INO};
@@ -16,28 +16,136 @@ const MOMENT: Duration = Duration::from_millis(200);
 
 type Request<'a> = &'a (dyn Fn() -> Result<(), FsError> + Sync);
 
-/// Requests that were sent before the volume was frozen wait for the thaw. Who reads a file of
-/// their group does not wait for them.
-#[test]
-fn a_group_that_waits_for_the_thaw_holds_off_no_reader() {
+/// A volume whose data goes through the journal.
+fn volume() -> (Image, Arc<Fs>) {
     let image = Image::make(32 << 20, &Mkfs::blocks(1024)).unwrap();
     let device = Arc::new(MemDevice::load(image.path()).unwrap());
     let opts = FsOptions {
         journal: "data".parse().unwrap(),
         ..FsOptions::default()
     };
-    let fs = &*Fs::open(device, opts).unwrap();
-    let ctx = Ctx {
+    (image, Fs::open(device, opts).unwrap())
+}
+
+fn ours() -> Ctx {
+    Ctx {
         pid: std::process::id(),
         ..Ctx::ROOT
+    }
+}
+
+fn create(fs: &Fs, name: &[u8]) -> OpenRef {
+    let made = fs.create(&ours(), ROOT_INO, name, 0o644, 0, libc::O_RDWR);
+    made.unwrap().1
+}
+
+fn fh(nr: u64) -> Fh {
+    Fh(NonZeroU64::new(nr).unwrap())
+}
+
+/// A mount on which time counts, or not.
+struct Watched(bool, std::sync::mpsc::Sender<Vec<Ino>>);
+
+impl Watcher for Watched {
+    fn is_due(&self) -> bool {
+        self.0
+    }
+
+    fn ended(&self, files: &[Ino]) {
+        self.1.send(files.to_vec()).unwrap();
+    }
+}
+
+/// Time ends a group that nothing is changed of; not while its program cannot change anything.
+#[test]
+fn time_ends_groups_while_it_counts() {
+    let (_image, fs) = volume();
+    let db = create(&fs, b"db");
+    let ctx = ours();
+    for counts in [false, true] {
+        let files = Arc::new(AtomicFiles::default());
+        let (told, tells) = channel();
+        let watcher = Watched(counts, told);
+        let limit = Duration::from_millis(20);
+        let expiry = Expiry::start(Arc::clone(&files), limit, watcher).unwrap();
+        files.start(&fs, &ctx, fh(1), &db).unwrap();
+        match counts {
+            true => assert_eq!(tells.recv_timeout(LONG), Ok(vec![db.ino()])),
+            false => {
+                assert!(tells.recv_timeout(MOMENT).is_err());
+                assert_eq!(files.holders().len(), 1);
+                assert!(files.commit(&fs, fh(1), db.ino()).unwrap().1.is_ok());
+            }
+        }
+        assert!(files.commit(&fs, fh(1), db.ino()).is_none());
+        drop(expiry);
+        // The thread ends.
+        assert_eq!(
+            tells.recv_timeout(LONG),
+            Err(RecvTimeoutError::Disconnected)
+        );
+    }
+    drop(db);
+    fs.unmount().unwrap();
+}
+
+/// A change keeps a group; so does one that is being made.
+#[test]
+fn what_is_changed_is_not_over() {
+    let (_image, fs) = volume();
+    let (db, ctx) = (create(&fs, b"db"), ours());
+    let files = AtomicFiles::default();
+    files.start(&fs, &ctx, fh(1), &db).unwrap();
+    let limit = Duration::from_secs(3600);
+    let age = || {
+        let group = &files.find(db.ino()).unwrap().group;
+        *group.changed.lock() = Instant::now().checked_sub(2 * limit).unwrap();
     };
-    let create = |name: &[u8]| {
-        let made = fs.create(&ctx, ROOT_INO, name, 0o644, 0, libc::O_RDWR);
-        made.unwrap().1
-    };
-    let (db, other) = (create(b"db"), create(b"other"));
+    assert_eq!(files.expire(limit), []);
+    age();
+    let write = |group: &mut AtomicGroup| group.write(&ctx, db.ino(), 0, b"new");
+    files
+        .change(&fs, db.ino(), By::Handle(Some(fh(1))), write)
+        .unwrap()
+        .unwrap();
+    assert_eq!(files.expire(limit), []);
+    // Others are no reason to keep it.
+    age();
+    assert!(
+        files
+            .change(&fs, db.ino(), By::Handle(None), write)
+            .unwrap()
+            .is_err()
+    );
+    assert_eq!(files.expire(limit), [db.ino()]);
+    // The holder is told until it says that it has understood.
+    let write = |group: &mut AtomicGroup| group.write(&ctx, db.ino(), 0, b"new");
+    let told = files
+        .change(&fs, db.ino(), By::Handle(Some(fh(1))), write)
+        .unwrap();
+    assert!(matches!(told, Err(FsError::Errno(libc::EIO))));
+    let again = files.start(&fs, &ctx, fh(1), &db);
+    assert!(matches!(again, Err(FsError::Errno(libc::EIO))));
+    files.start(&fs, &ctx, fh(1), &db).unwrap();
+    // Each handle is told for itself.
+    let other = create(&fs, b"other");
+    let token = files.token(fh(1), db.ino()).unwrap();
+    files.join(&fs, &ctx, fh(2), &other, token).unwrap();
+    assert_eq!(files.break_group(db.ino()).unwrap().len(), 2);
+    assert!(files.release(fh(2), other.ino()).is_empty());
+    assert!(files.is_broken(By::Handle(Some(fh(1)))));
+    drop((db, other));
+    fs.unmount().unwrap();
+}
+
+/// Requests that were sent before the volume was frozen wait for the thaw. Who reads a file of
+/// their group does not wait for them.
+#[test]
+fn a_group_that_waits_for_the_thaw_holds_off_no_reader() {
+    let (_image, fs) = volume();
+    let (fs, ctx) = (&*fs, ours());
+    let (db, other) = (create(fs, b"db"), create(fs, b"other"));
     let ino = db.ino();
-    let fh = |nr| Fh(NonZeroU64::new(nr).unwrap());
     let files = AtomicFiles::default();
     files.start(fs, &ctx, fh(1), &db).unwrap();
     let token = files.token(fh(1), ino).unwrap();

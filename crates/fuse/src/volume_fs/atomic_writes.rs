@@ -1,10 +1,13 @@
 //! Files of a volume that are written atomically: what their requests do, and what the kernel
 //! forgets at the end.
 
+use std::sync::Weak;
+
 use stetfs::low::{Ctx, Done, FallocateMode, Fs, FsError, Ino, OpenRef, SeekWhat, SetAttr};
 
 use super::{CAPABILITY, VolumeFs};
-use crate::atomic::{self, By, Verb};
+use crate::atomic::{self, AtomicHolder, By, Verb, Watcher};
+use crate::caller;
 use crate::ioctl;
 use crate::ops::{Fh, IoctlReply, OpenFile, WriteArgs};
 use crate::stale::Stale;
@@ -136,7 +139,14 @@ impl VolumeFs {
                     out_size,
                 ))
             }
-            (_, None) => Err(FsError::Errno(libc::EOPNOTSUPP)),
+            // By any descriptor.
+            (Verb::Break, _) if self.options.atomic => {
+                self.may_break(fs, ctx, ino)?;
+                let files = self.atomic.break_group(ino).ok_or_else(nothing)?;
+                self.forget_files(&files);
+                Ok(ioctl::nothing())
+            }
+            (Verb::Break, _) | (_, None) => Err(FsError::Errno(libc::EOPNOTSUPP)),
             (Verb::Start, Some((fh, file))) => {
                 let started = self.atomic.start(fs, ctx, fh, &file);
                 started.map(|()| ioctl::nothing())
@@ -165,6 +175,25 @@ impl VolumeFs {
         }
     }
 
+    /// Whether the caller may end what another began with a file: its owner, root, and who may act
+    /// as the owner.
+    ///
+    /// # Errors
+    /// EPERM. As [`Fs::getattr`].
+    fn may_break(&self, fs: &Fs, ctx: &Ctx, ino: Ino) -> Result<(), FsError> {
+        // Of a mount that maps ids they say nothing of the volume's.
+        let is_owner = !self.options.idmap && ctx.uid == fs.getattr(ino)?.uid;
+        match is_owner || ctx.uid == 0 || caller::acts_as_owner(ctx) {
+            true => Ok(()),
+            false => Err(FsError::Errno(libc::EPERM)),
+        }
+    }
+
+    /// Who has files in groups.
+    pub fn atomic_holders(&self) -> Vec<AtomicHolder> {
+        self.atomic.holders()
+    }
+
     /// The kernel is to know nothing of these files any more.
     pub(super) fn forget_files(&self, files: &[Ino]) {
         for ino in files {
@@ -188,5 +217,19 @@ impl VolumeFs {
             }
             done(Ok(()));
         }));
+    }
+}
+
+/// A mount whose groups have a time limit.
+impl Watcher for Weak<VolumeFs> {
+    fn is_due(&self) -> bool {
+        // A program that waits for the thaw can change nothing.
+        self.upgrade().is_none_or(|this| this.frozen().is_none())
+    }
+
+    fn ended(&self, files: &[Ino]) {
+        if let Some(this) = self.upgrade() {
+            this.forget_files(files);
+        }
     }
 }

@@ -490,7 +490,7 @@ impl FileSystem for VolumeFs {
 
     fn ioctl(&self, ctx: &Ctx, file: OpenFile, args: IoctlArgs<'_>, done: Done<IoctlReply>) {
         // What was aborted is not to be seen any more.
-        let drops_pages = ioctl::guards(&args) || args.cmd == atomic::ABORT;
+        let drops_pages = ioctl::guards(&args) || matches!(args.cmd, atomic::ABORT | atomic::BREAK);
         match self.stale.get().filter(|_| drops_pages) {
             Some(stale) => self.guard(stale, *ctx, file, args, done),
             None => self.ioctl_now(ctx, file, args, done),

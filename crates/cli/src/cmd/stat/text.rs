@@ -24,7 +24,34 @@ pub(super) fn readable(mut answer: Value) -> Value {
     if let Some(since) = answer.pointer_mut("/frozen/since") {
         *since = Value::String(date(since));
     }
+    if let Some(Value::Array(all)) = answer.get_mut("atomic_writes") {
+        let shown: Vec<String> = all.iter().map(atomic_write).collect();
+        answer["atomic_writes"] = match shown.is_empty() {
+            true => Value::Null,
+            false => shown.join("; ").into(),
+        };
+    }
     with_units(answer)
+}
+
+/// `inode 12, 13: by process 7 (uid 1000) since 2026-11-25 16:40:00 UTC, idle for 3 s, 8 KiB`
+fn atomic_write(holder: &Value) -> String {
+    let inodes: Vec<String> = match &holder["inodes"] {
+        Value::Array(all) => all.iter().map(Value::to_string).collect(),
+        _ => Vec::new(),
+    };
+    let idle = units::time(holder["idle_seconds"].as_f64().unwrap_or_default());
+    let bytes = match holder["bytes"].as_f64() {
+        Some(bytes) => units::bytes(bytes),
+        None => "at work".into(),
+    };
+    format!(
+        "inode {}: by process {} (uid {}) since {}, idle for {idle}, {bytes}",
+        inodes.join(", "),
+        holder["pid"],
+        holder["uid"],
+        date(&holder["since"]),
+    )
 }
 
 /// `2026-11-25 16:40:00 UTC`, of seconds since 1970.

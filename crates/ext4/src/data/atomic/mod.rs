@@ -246,6 +246,12 @@ impl AtomicGroup {
         self.members.keys().copied()
     }
 
+    /// Bytes of the blocks that it changes.
+    pub fn bytes(&self) -> u64 {
+        let blocks: usize = self.members.values().map(|m| m.overlay.changed()).sum();
+        blocks as u64 * u64::from(self.fs.vol.geo.block_size)
+    }
+
     /// Whether nothing was changed.
     pub fn is_clean(&self) -> bool {
         self.members.values().all(|m| m.overlay.is_clean())

@@ -84,6 +84,11 @@ impl Overlay {
         self.pages.values().filter(is_here).count()
     }
 
+    /// Blocks that are changed.
+    pub(super) fn changed(&self) -> usize {
+        self.pages.len()
+    }
+
     /// Whether the block is changed.
     pub(super) fn has(&self, lblk: u64) -> bool {
         u32::try_from(lblk).is_ok_and(|lblk| self.pages.contains_key(&lblk))
