@@ -4,7 +4,7 @@ use super::Maker;
 use crate::requests::encode::Bytes;
 
 /// Numbers of ioctls that the server knows, and one that it does not.
-const IOCTLS: [u32; 17] = [
+const IOCTLS: [u32; 18] = [
     0x8008_6601,
     0x4008_6602,
     0x8008_7601,
@@ -21,6 +21,7 @@ const IOCTLS: [u32; 17] = [
     0xf501,
     0xf502,
     0xf505,
+    0xf542,
     0x4004_9502,
     0x1234_5678,
 ];
