@@ -311,6 +311,13 @@ fn the_volume_can_be_named(site: &Site<'_>) -> impl FnOnce(&Site<'_>) + use<> {
         file_ioctl(site.open_root().as_fd(), SETFSLABEL, &mut argument)
     };
     set(b"first").unwrap();
+    let code = format!("import fcntl,os;fcntl.ioctl(os.open('.',0),{SETFSLABEL},b'x'*256)");
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set", "-sys_admin", "--inh-caps", "-sys_admin"]);
+    command.args(["python3", "-c", &code]);
+    let refused = cmd::output(command.current_dir(site.root)).unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("Operation not permitted"), "{said}");
     set(b"sixteen bytes ok").unwrap();
     let long = set(b"seventeen is more").unwrap_err();
     assert_eq!(long.raw_os_error(), Some(libc::EINVAL));

@@ -55,6 +55,7 @@ mod robust;
 mod rules;
 mod sandbox;
 mod scale;
+mod security;
 mod soak;
 mod sparse;
 mod sqlite;

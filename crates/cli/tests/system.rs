@@ -292,6 +292,28 @@ rmdir "$own"
     );
 }
 
+/// Another user neither sees a user's mount nor is answered by its server; root neither sees it.
+#[test]
+fn a_users_mount_is_his_alone() {
+    let prepare = AS_NOBODY.replace("exec setpriv", "setpriv");
+    let prepare = prepare.replace(r#"sh "$T/script""#, r#""$S" mount "$I" "$M""#);
+    script(
+        &format!(
+            r#"{prepare}
+as() {{ HOME=$T XDG_RUNTIME_DIR=$T/run setpriv --reuid "$1" --regid "$1" --clear-groups "$S" "$2" "$M"; }}
+other() {{ setpriv --reuid 65533 --regid 65533 --clear-groups "$@"; }}
+fails 2 'Permission denied' ls "$M/."
+fails 2 'Permission denied' other ls "$M/."
+fails 3 'does not answer' as 65533 stat
+fails 32 '' as 65533 umount
+as 65534 stat >/dev/null
+as 65534 umount
+"#
+        ),
+        "",
+    );
+}
+
 #[test]
 fn a_mount_by_root_is_not_for_others_to_take_down() {
     script(
