@@ -57,6 +57,7 @@ _SIGNATURES = {
     "stetfs_file_truncate": (c_int, [_H, c_uint64]),
     "stetfs_file_sync": (c_int, [_H, c_int]),
     "stetfs_file_stat": (c_int, [_H, POINTER(StatC)]),
+    "stetfs_group_break": (c_int, [_H, c_char_p]),
     "stetfs_group_open": (c_int, [_H, POINTER(c_char_p), c_size_t, POINTER(_H)]),
     "stetfs_group_pread": (c_int64, [_H, c_char_p, c_void_p, c_size_t, c_uint64]),
     "stetfs_group_pwrite": (c_int64, [_H, c_char_p, c_void_p, c_size_t, c_uint64]),

@@ -270,6 +270,10 @@ class Volume:
         """Begins a group of these files, which are there: they change all at once, or not at all."""
         return AtomicGroup(self, paths)
 
+    def abort_atomic_group(self, path):
+        """Aborts the group that has the file, whoever holds it. What is done with it then raises OSError."""
+        call("stetfs_group_break", self._open(), _path(path))
+
     def read_bytes(self, path):
         with self.open(path, "rb") as file:
             return file.read()

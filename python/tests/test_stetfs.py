@@ -152,6 +152,14 @@ class Volumes(unittest.TestCase):
         for paths in ((), ("/group",), ("/group/none",)):
             with self.assertRaises(OSError):
                 volume.atomic_group(*paths)
+        group = volume.atomic_group("/group/a", "/group/b")
+        group.file("/group/a").pwrite(b"nothing", 0)
+        volume.abort_atomic_group("/group/b")
+        with self.assertRaises(OSError):
+            group.commit()
+        self.assertEqual(self.held(), [b"First", b"second"])
+        with self.assertRaises(OSError):
+            volume.abort_atomic_group("/group/a")
         group = volume.atomic_group("/group/a")
         with self.assertRaises(OSError) as failed:
             volume.close()

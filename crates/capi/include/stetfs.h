@@ -139,6 +139,12 @@ int stetfs_file_stat(const stetfs_file *file, struct stetfs_stat *stat);
  */
 int stetfs_group_open(const stetfs_volume *volume, const char *const *paths, size_t count,
                       stetfs_group **group);
+/*
+ * Aborts the group that has the file, whoever holds it: its files are as they were, and can be
+ * changed by all. The handle stays; all functions but stetfs_group_close fail with it, a commit
+ * too. -EINVAL: the file is in no group.
+ */
+int stetfs_group_break(const stetfs_volume *volume, const char *path);
 /* As the group has the file. Answers the bytes that were read; 0 at the end of the file. */
 int64_t stetfs_group_pread(const stetfs_group *group, const char *path, void *buffer, size_t len,
                            uint64_t offset);

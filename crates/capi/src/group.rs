@@ -104,6 +104,15 @@ pub extern "C" fn stetfs_group_open(
     })
 }
 
+/// Aborts the group that has a file, whoever holds it.
+#[unsafe(no_mangle)]
+pub extern "C" fn stetfs_group_break(volume: Option<&Volume>, path: Text) -> c_int {
+    done(|| {
+        let volume = given(volume, "volume")?;
+        Ok(volume.0.abort_atomic_group(given(path.path(), "path")?)?)
+    })
+}
+
 /// Reads up to `len` bytes at `offset` of a file as the group has it; 0 at its end.
 #[unsafe(no_mangle)]
 pub extern "C" fn stetfs_group_pread(

@@ -133,6 +133,16 @@ static void no_groups(stetfs_volume *volume)
     CHECK(stetfs_group_limit(NULL) == -EINVAL && stetfs_group_size(NULL, "/var/a") == -EINVAL);
     CHECK(stetfs_group_pwrite(NULL, "/var/a", "x", 1, 0) == -EINVAL);
     CHECK(stetfs_group_close(NULL) == 0);
+    CHECK(stetfs_group_break(NULL, there[0]) == -EINVAL);
+    CHECK(stetfs_group_break(volume, NULL) == -EINVAL);
+    CHECK(stetfs_group_break(volume, there[0]) == -EINVAL);
+    CHECK(stetfs_group_open(volume, there, 2, &group) == 0);
+    CHECK(stetfs_group_pwrite(group, there[0], "broken", 6, 0) == 6);
+    CHECK(stetfs_group_break(volume, there[1]) == 0);
+    CHECK(stetfs_group_pwrite(group, there[0], "x", 1, 0) == -EINVAL);
+    CHECK(strstr(stetfs_last_error(), "aborted by") != NULL);
+    CHECK(stetfs_group_commit(group) == -EINVAL);
+    CHECK(stetfs_group_close(group) == 0);
 }
 
 /* A group that has ended is there still, and does nothing. */

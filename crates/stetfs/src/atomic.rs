@@ -5,11 +5,10 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-
-use parking_lot::Mutex;
+use std::sync::{Arc, Weak};
 
 use crate::error::{Error, Result, Why};
+use crate::held_group::HeldGroup;
 use crate::low::{self, Ino};
 use crate::open_options::OpenOptions;
 use crate::shared::Shared;
@@ -48,9 +47,13 @@ use stetfs_ext4::Ctx;
 /// ```
 pub struct AtomicGroup {
     // Goes before the volume does.
-    group: Mutex<low::AtomicGroup>,
+    held: Arc<HeldGroup>,
     files: Vec<(PathBuf, Ino)>,
     volume: Arc<Shared>,
+}
+
+fn ended() -> Why {
+    Why::Invalid("its atomic group was aborted by Volume::abort_atomic_group".into())
 }
 
 impl fmt::Debug for AtomicGroup {
@@ -83,11 +86,42 @@ impl Volume {
         let first = files.first().map_or(self.path(), |(path, _)| path);
         let group = self.shared.fs().atomic_group(&open);
         let group = group.map_err(|e| Error::new("begin an atomic group with", first, e))?;
+        let held = Arc::new(HeldGroup::new(group));
+        let mut groups = self.shared.groups.lock();
+        groups.retain(|group| group.strong_count() > 0);
+        groups.push(Arc::downgrade(&held));
+        drop(groups);
         Ok(AtomicGroup {
-            group: Mutex::new(group),
+            held,
             files,
             volume: Arc::clone(&self.shared),
         })
+    }
+}
+
+impl Volume {
+    /// Aborts the group that has the file, whoever holds it: its files are as they were before, and
+    /// can be changed by all. All that its holder does with it fails from then on, a commit too.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput): the file is in no group; what opening it
+    /// fails of.
+    pub fn abort_atomic_group(&self, path: impl AsRef<Path>) -> Result<()> {
+        let path = path.as_ref();
+        let file = OpenOptions::new().read(true).open(self, path)?;
+        let ino = file.open_ref().ino();
+        let groups = self.shared.groups.lock();
+        let groups: Vec<_> = groups.iter().filter_map(Weak::upgrade).collect();
+        match groups.iter().find_map(|held| held.take_from(ino)) {
+            Some(group) => {
+                group.abort();
+                Ok(())
+            }
+            None => {
+                let why = Why::Invalid("it is in no atomic group".into());
+                Err(Error::new("abort the atomic group of", path, why))
+            }
+        }
     }
 }
 
@@ -112,9 +146,11 @@ impl AtomicGroup {
     }
 
     /// Bytes that the group can hold however they are scattered; side by side it may be many times
-    /// that. A write beyond the limit is refused, and the group goes on.
+    /// that. A write beyond the limit is refused, and the group goes on. 0 of a group that was
+    /// aborted.
     pub fn limit(&self) -> u64 {
-        self.group.lock().limit()
+        let group = self.held.group.lock();
+        group.as_ref().map_or(0, low::AtomicGroup::limit)
     }
 
     /// Makes all that was written what the files hold, at once, and durable.
@@ -122,14 +158,17 @@ impl AtomicGroup {
     /// # Errors
     /// The device or the journal failed: when the volume is opened again all of it is there, or
     /// nothing. There is room for it in any case: that was promised to the writes.
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput): it was
+    /// [aborted](Volume::abort_atomic_group), and there is nothing of it.
     pub fn commit(self) -> Result<()> {
         let AtomicGroup {
-            group,
+            held,
             files,
             volume,
         } = self;
         let path = files.first().map_or(volume.image(), |(path, _)| path);
-        let done = group.into_inner().commit();
+        let group = held.group.lock().take();
+        let done = group.map_or(Err(ended()), |group| group.commit().map_err(Why::from));
         done.map_err(|e| Error::new("commit the atomic group of", path, e))
     }
 
@@ -162,13 +201,19 @@ impl AtomicFile<'_> {
         doing: &'static str,
         what: impl FnOnce(&mut low::AtomicGroup) -> low::Result<T>,
     ) -> Result<T> {
-        what(&mut self.group.group.lock()).map_err(|e| Error::new(doing, self.path, e))
+        let mut group = self.group.held.group.lock();
+        let done = match &mut *group {
+            Some(group) => what(group).map_err(Why::from),
+            None => Err(ended()),
+        };
+        done.map_err(|e| Error::new(doing, self.path, e))
     }
 
     /// Bytes that it has.
     ///
     /// # Errors
-    /// None: it is in the group.
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput), as of all that is done with the file: the
+    /// group was [aborted](Volume::abort_atomic_group).
     pub fn len(&self) -> Result<u64> {
         self.does("look at", |group| group.size(self.ino))
     }

@@ -63,6 +63,7 @@ mod atomic;
 mod dir;
 mod error;
 mod file;
+mod held_group;
 pub mod low;
 mod metadata;
 mod names;

@@ -1,11 +1,12 @@
 //! What all handles of an open volume share. It closes the volume when the last of them goes.
 
 use std::path::Path;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Weak, mpsc};
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use rustix::io::Errno;
 
+use crate::held_group::HeldGroup;
 use crate::low::{self, Ctx, Done, Fs, FsError, Ino};
 
 /// Files share locks of appending by number.
@@ -21,6 +22,8 @@ pub(crate) struct Shared {
     pub(crate) umask: u32,
     /// Held exclusively from looking at a file's size to writing there, shared by other writes.
     appends: [RwLock<()>; LOCKS],
+    /// Atomic groups that may be open.
+    pub(crate) groups: Mutex<Vec<Weak<HeldGroup>>>,
     closed: bool,
 }
 
@@ -31,6 +34,7 @@ impl Shared {
             maker,
             umask,
             appends: std::array::from_fn(|_| RwLock::new(())),
+            groups: Mutex::default(),
             closed: false,
         }
     }
