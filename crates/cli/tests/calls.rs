@@ -304,6 +304,17 @@ fn free_space_is_given_back(site: &Site<'_>) -> impl FnOnce(&Site<'_>) + use<> {
 const GETFSLABEL: u32 = 0x8100_9431;
 const SETFSLABEL: u32 = 0x4100_9432;
 
+/// An ioctl of the root directory that a child without CAP_SYS_ADMIN may not ask for.
+fn refused_without_admin(site: &Site<'_>, number: u32, len: usize) {
+    let code = format!("import fcntl,os;fcntl.ioctl(os.open('.',0),{number},b'\\0'*{len})");
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set", "-sys_admin", "--inh-caps", "-sys_admin"]);
+    command.args(["python3", "-c", &code]);
+    let refused = cmd::output(command.current_dir(site.root)).unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("Operation not permitted"), "{said}");
+}
+
 fn the_volume_can_be_named(site: &Site<'_>) -> impl FnOnce(&Site<'_>) + use<> {
     let set = |name: &[u8]| {
         let mut argument = [0; 256];
@@ -311,13 +322,7 @@ fn the_volume_can_be_named(site: &Site<'_>) -> impl FnOnce(&Site<'_>) + use<> {
         file_ioctl(site.open_root().as_fd(), SETFSLABEL, &mut argument)
     };
     set(b"first").unwrap();
-    let code = format!("import fcntl,os;fcntl.ioctl(os.open('.',0),{SETFSLABEL},b'x'*256)");
-    let mut command = Command::new("setpriv");
-    command.args(["--bounding-set", "-sys_admin", "--inh-caps", "-sys_admin"]);
-    command.args(["python3", "-c", &code]);
-    let refused = cmd::output(command.current_dir(site.root)).unwrap();
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(said.contains("Operation not permitted"), "{said}");
+    refused_without_admin(site, SETFSLABEL, 256);
     set(b"sixteen bytes ok").unwrap();
     let long = set(b"seventeen is more").unwrap_err();
     assert_eq!(long.raw_os_error(), Some(libc::EINVAL));
@@ -474,14 +479,7 @@ fn a_shutdown_at_once_keeps_what_was_synced(site: &Site<'_>) -> impl FnOnce(&Sit
 fn shutdowns_are_the_administrators(site: &Site<'_>) -> impl FnOnce(&Site<'_>) + use<> {
     let wrong = shut_down(site, 3).unwrap_err();
     assert_eq!(wrong.raw_os_error(), Some(libc::EINVAL));
-    // A child without the capability.
-    let code = format!("import fcntl,os;fcntl.ioctl(os.open('.',0),{SHUTDOWN},b'\\0'*4)");
-    let mut command = Command::new("setpriv");
-    command.args(["--bounding-set", "-sys_admin", "--inh-caps", "-sys_admin"]);
-    command.args(["python3", "-c", &code]);
-    let refused = cmd::output(command.current_dir(site.root)).unwrap();
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(said.contains("Operation not permitted"), "{said}");
+    refused_without_admin(site, SHUTDOWN, 4);
     std::fs::write(site.path("f"), "still up").unwrap();
     |site| assert_eq!(std::fs::read(site.path("f")).unwrap(), b"still up")
 }

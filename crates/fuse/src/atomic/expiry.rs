@@ -87,8 +87,8 @@ impl AtomicFiles {
         ended
     }
 
-    /// Time begins anew for all of them.
-    fn touch_all(&self) {
+    /// Time begins anew for all of them: their programs could change nothing.
+    pub(crate) fn touch_all(&self) {
         let groups = AtomicFiles::groups(&self.table.lock());
         groups.iter().for_each(|group| group.touch());
     }

@@ -62,6 +62,7 @@ impl VolumeFs {
 
     /// Does what was held back: requests by a thread of their own, for one may have to wait.
     fn go_on(&self) {
+        self.atomic.touch_all();
         let Some(waiting) = self.held_back.end() else {
             return;
         };
