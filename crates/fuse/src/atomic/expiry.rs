@@ -60,10 +60,9 @@ impl AtomicFiles {
     fn wait_until_due(&self, limit: Duration) -> bool {
         let mut table = self.table.lock();
         while !table.is_over {
-            let groups = AtomicFiles::groups(&table);
-            let left = groups
-                .iter()
-                .map(|group| limit.saturating_sub(group.idle()));
+            // Nothing of a group is kept while it is waited for.
+            let writing = table.files.values();
+            let left = writing.map(|writing| limit.saturating_sub(writing.group.idle()));
             match left.min() {
                 None => self.news.wait(&mut table),
                 Some(Duration::ZERO) => return true,
