@@ -84,6 +84,7 @@ const WORK: &[(&str, &[(&str, u32)])] = &[
     ("mounts", &[("1", 3), ("2", 1), ("3", 1)]),
     ("again", &[("same", 1), ("other", 1)]),
     ("tree", &[("small", 1), ("large", 1)]),
+    ("names", &[("mixed", 3), ("long", 1)]),
     ("sizes", &[("small", 3), ("large", 1)]),
     ("user", &[("root", 1), ("other", 1)]),
     ("recovery", &[("whole", 2), ("cut", 2), ("cut-twice", 1)]),

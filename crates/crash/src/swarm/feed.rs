@@ -71,8 +71,11 @@ fn bounds(plan: &Plan) -> Bounds {
         },
         _ => bounds,
     };
-    let write = bounds.write.min(write_max(plan));
-    Bounds { write, ..bounds }
+    Bounds {
+        write: bounds.write.min(write_max(plan)),
+        long: plan.is("names", "long"),
+        ..bounds
+    }
 }
 
 impl Draws {
