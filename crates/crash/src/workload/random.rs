@@ -8,7 +8,7 @@ mod names;
 mod there;
 mod volume;
 
-pub use self::deed::{Deed, Weights};
+pub use self::deed::{Deed, Family, Weights};
 use self::there::There;
 pub use self::volume::USER;
 use super::ace::touched;
