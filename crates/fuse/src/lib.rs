@@ -69,7 +69,7 @@ pub use fakeroot::Ids;
 pub use gate::Gate;
 pub use held_back::Frozen;
 pub use helper::{HELPER, helper, start_helper};
-pub use inherited::{Limits, hear_signals, is_ignored, shed};
+pub use inherited::{Limits, hear_signals, is_ignored, raise, shed};
 pub use mount::{MountError, MountOptions, Unmount, check_dir, is_root, look_for_fuse, unmount};
 pub use mounted::Mounted;
 pub use namespace::{Origin, let_go_of_mounts};
