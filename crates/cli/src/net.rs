@@ -1,8 +1,9 @@
 //! What `-o` says of servers of network block devices.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use stetfs::low::{Host, NbdAddress, NbdOptions, OpenedDevices};
+use stetfs::low::{NbdAddress, NbdOptions};
 
 /// The options.
 pub(crate) const NAMES: [&str; 2] = ["nbd_connections", "nbd_reconnect"];
@@ -31,33 +32,17 @@ pub(crate) fn set(
     Ok(())
 }
 
-/// What the server of a mount needs of the network to find a lost server again.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Network {
-    /// Whether there is any.
-    pub(crate) is_used: bool,
-    /// Ports that TCP is to connect to.
-    pub(crate) ports: Vec<u16>,
+/// The servers that a mount needs: those of its volume and of its journal.
+pub(crate) fn servers(paths: &[Option<&Path>]) -> Vec<NbdAddress> {
+    let parsed = paths.iter().flatten().filter_map(|path| address(path));
+    parsed.collect()
 }
 
-impl Network {
-    /// Of devices that are open.
-    pub(crate) fn of(devices: &OpenedDevices) -> Network {
-        let mut network = Network::default();
-        for address in devices
-            .hosts()
-            .filter_map(Host::export)
-            .map(|e| e.address())
-        {
-            network.is_used = true;
-            network.ports.extend(address.port());
-        }
-        network
-    }
+fn address(path: &Path) -> Option<NbdAddress> {
+    path.to_str()?.parse().ok()
 }
 
 /// The path of the socket that an address names, if it is one.
-pub(crate) fn socket(path: &std::path::Path) -> Option<std::path::PathBuf> {
-    let address: NbdAddress = path.to_str()?.parse().ok()?;
-    address.socket().map(Into::into)
+pub(crate) fn socket(path: &Path) -> Option<PathBuf> {
+    address(path)?.socket().map(Into::into)
 }

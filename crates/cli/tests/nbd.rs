@@ -1,7 +1,7 @@
 //! Volumes on servers of network block devices, as they are (nbdkit, qemu-nbd): what they can and
 //! cannot do, servers that fail and come back, and two machines at one volume.
 
-mod server;
+pub(crate) mod server;
 
 use std::fs::File;
 use std::io::Write;
