@@ -11,6 +11,9 @@ pub(crate) const NAMES: [&str; 2] = ["nbd_connections", "nbd_reconnect"];
 /// Connections at most.
 const CONNECTIONS: usize = 16;
 
+/// What says which addresses hosts have.
+const NAMES_OF_HOSTS: [&str; 3] = ["/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf"];
+
 /// Reads one of the options. What is wrong is a sentence without its subject, the option.
 pub(crate) fn set(
     name: &str,
@@ -34,15 +37,18 @@ pub(crate) fn set(
 
 /// The servers that a mount needs: those of its volume and of its journal.
 pub(crate) fn servers(paths: &[Option<&Path>]) -> Vec<NbdAddress> {
-    let parsed = paths.iter().flatten().filter_map(|path| address(path));
+    let parsed = paths
+        .iter()
+        .flatten()
+        .filter_map(|path| path.to_str()?.parse().ok());
     parsed.collect()
 }
 
-fn address(path: &Path) -> Option<NbdAddress> {
-    path.to_str()?.parse().ok()
-}
-
-/// The path of the socket that an address names, if it is one.
-pub(crate) fn socket(path: &Path) -> Option<PathBuf> {
-    address(path)?.socket().map(Into::into)
+/// The files by which servers are found: their sockets, and what says which addresses their hosts
+/// have. In a container each of these may be a mount of its own.
+pub(crate) fn ways(servers: &[NbdAddress]) -> Vec<PathBuf> {
+    let sockets = servers.iter().filter_map(NbdAddress::socket);
+    let is_by_name = servers.iter().any(|server| server.socket().is_none());
+    let names = NAMES_OF_HOSTS.iter().filter(|_| is_by_name).map(Path::new);
+    sockets.chain(names).map(Path::to_owned).collect()
 }

@@ -42,18 +42,17 @@ pub(crate) fn serve(job: &Job, limits: Limits, ready: impl FnOnce(Vec<String>)) 
     mounter.begin(moved).map_err(MountError::Session)?;
     let journal = job.options.journal_path.as_deref();
     let nvm = job.options.nvm.path.as_deref();
-    // Where lost servers are found again.
-    let socket = net::socket(&job.source);
-    let journal_socket = journal.and_then(net::socket);
-    let sockets = [socket.as_deref(), journal_socket.as_deref()];
     let devices = [Some(job.source.as_path()), journal, nvm];
-    let_go_of_mounts(moved, &[devices.as_slice(), &sockets].concat());
     let servers = net::servers(&devices);
+    // Where lost servers are found again.
+    let ways = net::ways(&servers);
+    let ways: Vec<_> = ways.iter().map(|path| Some(path.as_path())).collect();
+    let_go_of_mounts(moved, &[devices.as_slice(), &ways].concat());
     let mut sandbox = Sandbox::prepare(job.options.sandbox, mounter.facts(), &servers)?;
     let (devices, job) = open(job, &sandbox)?;
     let job = &job;
     // What it is on is held by what is open.
-    let_go_of_mounts(moved, &sockets);
+    let_go_of_mounts(moved, &ways);
     // Before the volume is looked at.
     if sandbox.is_on() {
         let cores = std::thread::available_parallelism().map_or(4, usize::from);
