@@ -62,10 +62,16 @@ impl Playground {
             let status = fs::read_to_string(format!("/proc/{}/status", victim.0.id())).unwrap();
             status.contains(&format!("\nUid:\t{uid}\t{uid}\t"))
         });
+        // A child of another test may still have a copy of an earlier one.
+        let mut other = None;
+        wait_until("the name to be free", || {
+            other = UnixListener::bind_addr(&name).ok();
+            other.is_some()
+        });
         Playground {
             dir: dir.to_owned(),
             victim,
-            _listeners: [control, UnixListener::bind_addr(&name).unwrap()],
+            _listeners: [control, other.unwrap()],
         }
     }
 
