@@ -19,7 +19,7 @@ use crate::address::{Address, Endpoint};
 use crate::connection::Connection;
 use crate::error::{Result, Trouble};
 use crate::handshake::Export;
-use crate::stream::Place;
+use crate::place::{Connector, Place};
 use crate::tls::Tls;
 use crate::unflushed::{Content, Expected, Unflushed};
 use crate::wire::{Command, Request};
@@ -33,6 +33,8 @@ pub struct NbdOptions {
     pub connections: usize,
     /// How long to try when the server is lost, before requests fail.
     pub timeout: Duration,
+    /// Who connects, if not this process.
+    pub connector: Option<Connector>,
 }
 
 impl Default for NbdOptions {
@@ -41,6 +43,7 @@ impl Default for NbdOptions {
             read_only: false,
             connections: 4,
             timeout: Duration::from_secs(60),
+            connector: None,
         }
     }
 }
@@ -171,13 +174,11 @@ impl Link {
     /// # Errors
     /// The server is not there, or does not let us have the export as we want it.
     pub(crate) fn open(address: Address, options: NbdOptions) -> Result<Link> {
-        let (place, host) = match &address.endpoint {
-            Endpoint::Unix(path) => (Place::Unix(path.clone()), ""),
-            Endpoint::Tcp(host, port) => {
-                let found = std::net::ToSocketAddrs::to_socket_addrs(&(host.as_str(), *port))?;
-                (Place::Tcp(found.collect()), host.as_str())
-            }
+        let host = match &address.endpoint {
+            Endpoint::Unix(_) => "",
+            Endpoint::Tcp(host, _) => host.as_str(),
         };
+        let place = Place::of(&address, options.connector);
         let tls = address.tls.as_ref().map(|tls| Tls::read(tls, host));
         let tls = tls
             .transpose()
