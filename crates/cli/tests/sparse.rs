@@ -156,6 +156,52 @@ fn what_is_in_the_way_is_told() {
     assert!(!scratch.path().join("no").exists(), "what failed is left");
 }
 
+/// An image of a few bytes does not fill the disk unasked.
+#[test]
+fn what_would_fill_the_disk_is_asked_for() {
+    let (_image, scratch) = volume();
+    let mut bytes = Vec::new();
+    for half in [0xff3a_u16, 0xed26, 1, 0, 28, 12] {
+        bytes.extend(half.to_le_bytes());
+    }
+    let blocks = 8u32 << 10;
+    for word in [4096, u32::MAX, 2, 0] {
+        bytes.extend(word.to_le_bytes());
+    }
+    for (blocks, content) in [(blocks, [7; 4]), (u32::MAX - blocks, [0; 4])] {
+        bytes.extend(0xcac2_u32.to_le_bytes());
+        bytes.extend(blocks.to_le_bytes());
+        bytes.extend(16_u32.to_le_bytes());
+        bytes.extend(content);
+    }
+    let (sparse, plain) = (at(&scratch, "fill"), at(&scratch, "plain"));
+    std::fs::write(&sparse, &bytes).unwrap();
+    let unsparse =
+        |max: &str| ["image", "unsparse", "--max-fill", max, &sparse, &plain].map(String::from);
+    let words = |max: &str| answer(&unsparse(max).each_ref().map(String::as_str));
+    let (code, said) = words("31M");
+    let said = said.to_string();
+    assert_eq!(code, 1, "{said}");
+    assert!(
+        said.contains("chunk 0 ") && said.contains("--max-fill 33554432"),
+        "{said}"
+    );
+    assert!(!Path::new(&plain).exists());
+    let (code, said) = words("32M");
+    assert_eq!(code, 0, "{said}");
+    std::fs::remove_file(&plain).unwrap();
+    // The default: 1 GiB of it is enough, 16 TiB are not.
+    bytes.truncate(bytes.len() - 4);
+    bytes.extend([7; 4]);
+    std::fs::write(&sparse, &bytes).unwrap();
+    fails(
+        &["image", "unsparse", &sparse, &plain],
+        1,
+        &["chunk 1 ", "--max-fill"],
+    );
+    assert!(!Path::new(&plain).exists());
+}
+
 /// Debian's tools (android-sdk-libsparse-utils) read ours, and we theirs.
 #[test]
 fn other_tools_agree() {

@@ -29,6 +29,21 @@ pub enum SparseError {
     /// A checksum in it is of something else.
     #[error("the sparse image is damaged: the checksum of its first {0} blocks is another")]
     Checksum(u32),
+    /// It has more blocks to be filled than was allowed.
+    #[error(
+        "chunk {chunk} would write {bytes} bytes that are not in the sparse image ({all} with \
+         those before it), and {max} are allowed"
+    )]
+    Fill {
+        /// Its number, from 0.
+        chunk: u64,
+        /// Bytes that it fills.
+        bytes: u64,
+        /// The same of all up to it.
+        all: u64,
+        /// Bytes that may be filled.
+        max: u64,
+    },
     /// Blocks of this size cannot be.
     #[error("blocks of {0} bytes: they are a multiple of 4, and 64 MiB at most")]
     Block(u32),
@@ -62,19 +77,70 @@ pub struct Packed {
     pub skipped: u32,
 }
 
+/// Whether the image has checksums. Few bytes of it say how many are to be filled: they are added
+/// up before anything is written. Zeroes are none, for they become holes.
+fn look_through(
+    from: &File,
+    head: &Head,
+    file: &(&File, u64),
+    max_fill: u64,
+) -> Result<bool, SparseError> {
+    let (mut has_checksums, mut all) = (false, 0u64);
+    let mut number = 0;
+    head.chunks(file, &mut |_, chunk| {
+        has_checksums |= chunk.kind == CRC32;
+        let bytes = u64::from(chunk.blocks) * u64::from(head.block);
+        if chunk.kind == FILL && word_at(from, chunk.at)? != 0 {
+            all = all.saturating_add(bytes);
+            if all > max_fill {
+                let (chunk, max) = (number, max_fill);
+                return Err(SparseError::Fill {
+                    chunk,
+                    bytes,
+                    all,
+                    max,
+                });
+            }
+        }
+        number += 1;
+        Ok(())
+    })?;
+    Ok(has_checksums)
+}
+
+fn word_at(from: &File, at: u64) -> io::Result<u32> {
+    let mut word = [0; 4];
+    from.read_exact_at(&mut word, at)?;
+    Ok(u32::from_le_bytes(word))
+}
+
+/// The checksum of so many bytes of a word again and again, a multiple of four: by doubling, for
+/// they may be more than could be read.
+pub(super) fn checksum_of_repeated(word: u32, bytes: u64) -> crc32fast::Hasher {
+    let mut all = crc32fast::Hasher::new();
+    let mut part = crc32fast::Hasher::new();
+    part.update(&word.to_le_bytes());
+    let mut words = bytes / 4;
+    while words > 0 {
+        if words & 1 == 1 {
+            all.combine(&part);
+        }
+        part.combine(&part.clone());
+        words >>= 1;
+    }
+    all
+}
+
 /// Makes of a sparse image a plain one in `to`, an empty file, durably: what nobody cares for is
-/// zeroes. Checksums are looked at.
+/// zeroes, and zeroes are holes. Checksums are looked at. At most `max_fill` bytes are written that
+/// are not in the sparse image.
 ///
 /// # Errors
 /// [`SparseError`]; what is in `to` is then of no use.
-pub fn unpack(from: &File, to: &File) -> Result<Packed, SparseError> {
+pub fn unpack(from: &File, to: &File, max_fill: u64) -> Result<Packed, SparseError> {
     let file = (from, from.metadata()?.len());
     let head = Head::read(&file)?;
-    let mut has_checksums = false;
-    head.chunks(&file, &mut |_, chunk| {
-        has_checksums |= chunk.kind == CRC32;
-        Ok::<_, BadSparse>(())
-    })?;
+    let has_checksums = look_through(from, &head, &file, max_fill)?;
     to.set_len(head.size())?;
     let mut buf = vec![0; PIECE];
     let mut crc = crc32fast::Hasher::new();
@@ -86,29 +152,31 @@ pub fn unpack(from: &File, to: &File) -> Result<Packed, SparseError> {
     head.chunks(&file, &mut |first, chunk| {
         let mut at = u64::from(first) * u64::from(head.block);
         let mut left = u64::from(chunk.blocks) * u64::from(head.block);
-        let mut word = [0; 4];
+        let mut word = 0;
         match chunk.kind {
             RAW => done.raw += chunk.blocks,
             FILL => {
-                from.read_exact_at(&mut word, chunk.at)?;
+                word = word_at(from, chunk.at)?;
                 done.filled += chunk.blocks;
             }
             DONT_CARE => done.skipped += chunk.blocks,
             _ => {
-                from.read_exact_at(&mut word, chunk.at)?;
-                return match u32::from_le_bytes(word) == crc.clone().finalize() {
+                return match word_at(from, chunk.at)? == crc.clone().finalize() {
                     true => Ok(()),
                     false => Err(SparseError::Checksum(first)),
                 };
             }
         }
         let is_raw = chunk.kind == RAW;
+        if !is_raw && has_checksums {
+            crc.combine(&checksum_of_repeated(word, left));
+        }
         // What is not written is zeroes already.
-        if !is_raw && word == [0; 4] && !has_checksums {
+        if !is_raw && word == 0 {
             return Ok(());
         }
         if !is_raw {
-            repeat(u32::from_le_bytes(word), 0, &mut buf);
+            repeat(word, 0, &mut buf);
         }
         let mut source = chunk.at;
         while left > 0 {
@@ -117,13 +185,11 @@ pub fn unpack(from: &File, to: &File) -> Result<Packed, SparseError> {
             if is_raw {
                 from.read_exact_at(piece, source)?;
                 source += len as u64;
+                if has_checksums {
+                    crc.update(piece);
+                }
             }
-            if has_checksums {
-                crc.update(piece);
-            }
-            if is_raw || word != [0; 4] {
-                to.write_all_at(piece, at)?;
-            }
+            to.write_all_at(piece, at)?;
             at += len as u64;
             left -= len as u64;
         }

@@ -4,9 +4,13 @@ use std::os::unix::fs::FileExt;
 
 use proptest::prelude::*;
 
+use super::convert::checksum_of_repeated;
 use super::map::{CRC32, DONT_CARE, FILL, RAW};
 use super::*;
 use crate::MemDevice;
+
+/// Bytes that are filled at most.
+const MAX: u64 = 1 << 20;
 
 /// A sparse image with blocks of 8 bytes of these chunks: kind, blocks, what is behind the head.
 fn image(blocks: u32, chunks: &[(u16, u32, &[u8])]) -> Vec<u8> {
@@ -96,11 +100,55 @@ fn checksums_are_looked_at() {
     };
     let crc = crc32fast::hash(b"abcdabcdabcdabcd\0\0\0\0\0\0\0\0");
     let to = file(b"");
-    let done = unpack(&file(&with(crc)), &to).unwrap();
+    let done = unpack(&file(&with(crc)), &to, MAX).unwrap();
     assert_eq!((done.filled, done.skipped, done.raw), (2, 1, 1));
     assert_eq!(content(&to), b"abcdabcdabcdabcd\0\0\0\0\0\0\0\x0012345678");
-    let wrong = unpack(&file(&with(crc ^ 1)), &file(b""));
+    let wrong = unpack(&file(&with(crc ^ 1)), &file(b""), MAX);
     assert!(matches!(wrong, Err(SparseError::Checksum(3))), "{wrong:?}");
+}
+
+/// Few bytes say that many are to be filled: what is beyond the limit is refused before anything is
+/// written, and holes take neither room nor time, with checksums neither.
+#[test]
+fn filling_is_bounded_and_zeroes_are_holes() {
+    let most = u32::MAX;
+    let bytes = image(most, &[(FILL, 2, b"abcd"), (FILL, most - 2, b"abcd")]);
+    let to = file(b"");
+    let refused = unpack(&file(&bytes), &to, MAX).unwrap_err();
+    let all = u64::from(most) * 8;
+    let is_told =
+        matches!(refused, SparseError::Fill { chunk: 1, all: told, max: MAX, .. } if told == all);
+    assert!(is_told, "{refused:?}");
+    assert!(refused.to_string().contains("chunk 1 "), "{refused}");
+    assert_eq!(to.metadata().unwrap().len(), 0);
+    let two = image(4, &[(FILL, 2, b"abcd"), (FILL, 2, b"efgh")]);
+    assert!(unpack(&file(&two), &file(b""), 31).is_err());
+    assert!(unpack(&file(&two), &file(b""), 32).is_ok());
+
+    // 32 GiB of nothing, with the checksum that zlib has for it.
+    let zeroes = checksum_of_repeated(0, all - 8).finalize();
+    let mut few = crc32fast::Hasher::new();
+    few.update(&[7; 4096]);
+    assert_eq!(
+        checksum_of_repeated(0x0707_0707, 4096).finalize(),
+        few.finalize()
+    );
+    for (kind, behind) in [(FILL, &b"\0\0\0\0"[..]), (DONT_CARE, b"")] {
+        let bytes = image(
+            most,
+            &[
+                (kind, most - 1, behind),
+                (CRC32, 0, &zeroes.to_le_bytes()),
+                (RAW, 1, b"12345678"),
+            ],
+        );
+        let to = file(b"");
+        unpack(&file(&bytes), &to, 0).unwrap();
+        use std::os::unix::fs::MetadataExt;
+        let made = to.metadata().unwrap();
+        assert_eq!(made.len(), all);
+        assert!(made.blocks() * 512 < 1 << 20, "{}", made.blocks());
+    }
 }
 
 #[test]
@@ -165,7 +213,7 @@ fn a_plain_image_comes_back() {
         assert_eq!((done.blocks, done.raw), (9 * 256, 257), "{zeroes:?}");
         assert_eq!(done.skipped, skipped);
         assert!(packed.metadata().unwrap().len() < (1 << 20) + 8192);
-        assert_eq!(unpack(&packed, &back).unwrap(), done);
+        assert_eq!(unpack(&packed, &back, MAX).unwrap(), done);
         assert!(content(&back) == plain);
     }
     assert!(pack(&from, &file(b""), 6, Zeroes::Fill).is_err());
@@ -176,7 +224,7 @@ fn a_plain_image_comes_back() {
 fn the_last_block_is_made_whole() {
     let (packed, back) = (file(b""), file(b""));
     pack(&file(&[5; 5000]), &packed, 4096, Zeroes::Fill).unwrap();
-    unpack(&packed, &back).unwrap();
+    unpack(&packed, &back, MAX).unwrap();
     let mut wanted = vec![5; 5000];
     wanted.resize(8192, 0);
     assert!(content(&back) == wanted);
@@ -228,7 +276,7 @@ proptest! {
         let zeroes = if skip { Zeroes::Skip } else { Zeroes::Fill };
         let (packed, back) = (file(b""), file(b""));
         pack(&file(&plain), &packed, 8, zeroes).unwrap();
-        unpack(&packed, &back).unwrap();
+        unpack(&packed, &back, MAX).unwrap();
         prop_assert_eq!(content(&back), plain.clone());
         let packed = content(&packed);
         if !plain.is_empty() {

@@ -36,4 +36,8 @@ pub(crate) struct UnsparseArgs {
     pub(crate) sparse: PathBuf,
     /// The plain image, which must not be there yet.
     pub(crate) image: PathBuf,
+    /// Bytes at most that are written without being in the sparse image: blocks that repeat four
+    /// bytes, but for zeroes, which become holes.
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = stetfs::low::size::bytes)]
+    pub(crate) max_fill: u64,
 }

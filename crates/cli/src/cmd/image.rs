@@ -58,7 +58,7 @@ fn sparse(args: &SparseArgs) -> Result<Packed> {
 fn unsparse(args: &UnsparseArgs) -> Result<Packed> {
     let from = open(&args.sparse)?;
     make(&args.sparse, &args.image, |to| {
-        stetfs::low::unpack(&from, to)
+        stetfs::low::unpack(&from, to, args.max_fill)
     })
 }
 
@@ -91,8 +91,15 @@ fn make(
         let code = match &e {
             SparseError::Io(_) => Code::Io,
             SparseError::Block(_) | SparseError::Large(_) => Code::Usage,
+            SparseError::Fill { .. } => Code::Usage,
             SparseError::Bad(_) | SparseError::Checksum(_) => Code::Volume,
         };
-        Failure::new(code, format!("{}: {e}", from.display()))
+        let failure = Failure::new(code, format!("{}: {e}", from.display()));
+        match e {
+            SparseError::Fill { all, .. } => failure.hint(format!(
+                "if that is meant, allow more with --max-fill, such as --max-fill {all}"
+            )),
+            _ => failure,
+        }
     })
 }
