@@ -139,9 +139,7 @@ impl MemDevice {
                     break;
                 };
                 file.read_exact_at(chunk, at)?;
-                if chunk.iter().any(|&b| b != 0) {
-                    dev.store(at, chunk);
-                }
+                dev.store(at, chunk);
                 at += n as u64;
             }
         }
@@ -155,7 +153,7 @@ impl MemDevice {
         self.each_page(|offset, page| {
             let n = (self.size - offset).min(PAGE as u64) as usize;
             match page.get(..n) {
-                Some(bytes) if bytes.iter().any(|&b| b != 0) => file.write_all_at(bytes, offset),
+                Some(bytes) if !is_zero(bytes) => file.write_all_at(bytes, offset),
                 _ => Ok(()),
             }
         })
@@ -189,7 +187,6 @@ impl MemDevice {
     /// that two forks still share cost nothing. Devices of different size are compared up to
     /// the smaller.
     pub fn differences(&self, other: &MemDevice) -> Vec<Range<u64>> {
-        const ZERO: Page = [0; PAGE];
         let (a, b) = (self.fork(), other.fork());
         let size = a.size.min(b.size);
         let mut ranges: Vec<Range<u64>> = Vec::new();
@@ -208,7 +205,7 @@ impl MemDevice {
                     let q = y.get(&n).and_then(|node| node.0.get(i)?.as_ref());
                     let same = match (p, q) {
                         (Some(p), Some(q)) => Arc::ptr_eq(p, q) || p == q,
-                        (Some(p), None) | (None, Some(p)) => **p == ZERO,
+                        (Some(p), None) | (None, Some(p)) => is_zero(&**p),
                         (None, None) => true,
                     };
                     if !same {
@@ -272,7 +269,7 @@ impl MemDevice {
         }
     }
 
-    /// Writes inside the device; the range is checked.
+    /// Writes inside the device; the range is checked. Whole pages of zeroes take no memory.
     pub(crate) fn store(&self, offset: u64, mut data: &[u8]) {
         for piece in pieces(offset, data.len() as u64) {
             let (mine, rest) = data.split_at(piece.in_page.len());
@@ -283,6 +280,9 @@ impl MemDevice {
                 .entry(number)
                 .or_insert_with(|| Arc::new(Node([const { None }; FANOUT])));
             let slot = &mut Arc::make_mut(node).0[(piece.page % FANOUT as u64) as usize];
+            if slot.is_none() && is_zero(mine) {
+                continue;
+            }
             let page = slot.get_or_insert_with(|| Arc::new([0; PAGE]));
             Arc::make_mut(page)[piece.in_page].copy_from_slice(mine);
         }
@@ -308,6 +308,12 @@ impl MemDevice {
             }
         }
     }
+}
+
+/// Whether bytes of one page at most are all zero.
+fn is_zero(bytes: &[u8]) -> bool {
+    const ZERO: Page = [0; PAGE];
+    ZERO.get(..bytes.len()) == Some(bytes)
 }
 
 impl fmt::Debug for MemDevice {

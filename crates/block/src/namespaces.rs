@@ -9,6 +9,7 @@ use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A process in a mount namespace that has a device mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,27 +45,25 @@ pub fn own_namespace() -> std::io::Result<u64> {
     Ok(fs::metadata("/proc/thread-self/ns/mnt")?.ino())
 }
 
-/// What the mount namespaces of the calling process have mounted: tables as `/proc/PID/mountinfo`
-/// has them, of the calling thread first. There are several in a server that starts: it has moved,
-/// and a thread is still where its user is.
+/// A process that stands for this one where that was before it moved to another mount namespace; 0
+/// if there is none.
+static LEFT_BEHIND: AtomicU32 = AtomicU32::new(0);
+
+/// Says that process `pid` stands for this one where its user is, for [`own_tables`].
+pub fn leave_behind(pid: u32) {
+    LEFT_BEHIND.store(pid, Ordering::Relaxed);
+}
+
+/// What the calling process has mounted, as it sees it and as its user does: tables as
+/// `/proc/PID/mountinfo` has them, its own first. There are two in a server that starts: it has
+/// moved, and the process that mounts is still where its user is.
 pub fn own_tables() -> Vec<Vec<u8>> {
-    let tasks = fs::read_dir("/proc/self/task").into_iter().flatten();
-    let threads = tasks.flatten().map(|task| task.path());
-    let mut seen = Vec::new();
-    let mut tables = Vec::new();
-    for thread in std::iter::once(PathBuf::from("/proc/thread-self")).chain(threads) {
-        // One that has ended has none.
-        let Ok(namespace) = fs::metadata(thread.join("ns/mnt")).map(|m| m.ino()) else {
-            continue;
-        };
-        if !seen.contains(&namespace)
-            && let Ok(table) = fs::read(thread.join("mountinfo"))
-        {
-            seen.push(namespace);
-            tables.push(table);
-        }
-    }
-    tables
+    let left_behind = LEFT_BEHIND.load(Ordering::Relaxed);
+    let left_behind = (left_behind != 0).then(|| format!("/proc/{left_behind}/mountinfo"));
+    let own = "/proc/thread-self/mountinfo".to_owned();
+    let all = [own].into_iter().chain(left_behind);
+    // One that has ended has none.
+    all.filter_map(|table| fs::read(table).ok()).collect()
 }
 
 /// Who has the device `dev` (`major:minor`) mounted in other mount namespaces than the caller's:

@@ -136,17 +136,15 @@ impl Entry {
         }
     }
 
-    /// Applies what changes with one sector of the request to `dev`.
-    fn apply_sector(&self, dev: &MemDevice, sector: &PendingSector) {
+    /// Applies what changes with the unit of a share that begins with a sector, to `dev`.
+    fn apply_unit(&self, dev: &MemDevice, sector: &PendingSector) {
         match &self.change {
             Change::Shared { atomic: true, .. } => self.apply_all(dev),
             Change::Shared { units, .. } => {
                 let one = units.iter().filter(|(at, _)| *at == sector.offset);
                 one.for_each(|(at, bytes)| dev.store(*at, bytes));
             }
-            Change::Data(_) | Change::Zeros => {
-                self.apply(dev, sector.offset..sector.offset + u64::from(sector.len));
-            }
+            Change::Data(_) | Change::Zeros => {}
         }
     }
 
@@ -336,11 +334,23 @@ impl<'l> Replay<'l> {
                 entry.apply_all(&dev);
                 continue;
             }
+            let of_range = matches!(entry.change, Change::Data(_) | Change::Zeros);
+            // Neighbours arrive in one piece: a copy of a page costs more than its sectors.
+            let mut piece = entry.range.start..entry.range.start;
             for sector in entry.sectors() {
-                if arrived(&sector) {
-                    entry.apply_sector(&dev, &sector);
+                match (arrived(&sector), of_range) {
+                    (true, true) if piece.end == sector.offset => {
+                        piece.end += u64::from(sector.len);
+                    }
+                    (true, true) => {
+                        let next = sector.offset..sector.offset + u64::from(sector.len);
+                        entry.apply(&dev, std::mem::replace(&mut piece, next));
+                    }
+                    (true, false) => entry.apply_unit(&dev, &sector),
+                    (false, _) => {}
                 }
             }
+            entry.apply(&dev, piece);
         }
         dev
     }

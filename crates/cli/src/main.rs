@@ -56,7 +56,7 @@ fn main() -> ExitCode {
         return stetfs_fuse::visitor(std::env::args_os().skip(1));
     }
     if name == stetfs_fuse::HELPER {
-        return stetfs_fuse::helper();
+        return stetfs_fuse::helper(control::remove);
     }
     if HELPERS.iter().any(|helper| name == *helper) || called_by_mount_fuse() {
         return match HelperArgs::try_parse() {

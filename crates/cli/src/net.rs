@@ -1,14 +1,18 @@
 //! What `-o` says of servers of network block devices.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use stetfs::low::{Host, NbdAddress, NbdOptions, OpenedDevices};
+use stetfs::low::{NbdAddress, NbdOptions};
 
 /// The options.
 pub(crate) const NAMES: [&str; 3] = ["nbd_connections", "nbd_reconnect", "nbd_answer"];
 
 /// Connections at most.
 const CONNECTIONS: usize = 16;
+
+/// What says which addresses hosts have.
+const NAMES_OF_HOSTS: [&str; 3] = ["/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf"];
 
 /// Reads one of the options. What is wrong is a sentence without its subject, the option.
 pub(crate) fn set(
@@ -37,33 +41,20 @@ pub(crate) fn set(
     Ok(())
 }
 
-/// What the server of a mount needs of the network to find a lost server again.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Network {
-    /// Whether there is any.
-    pub(crate) is_used: bool,
-    /// Ports that TCP is to connect to.
-    pub(crate) ports: Vec<u16>,
+/// The servers that a mount needs: those of its volume and of its journal.
+pub(crate) fn servers(paths: &[Option<&Path>]) -> Vec<NbdAddress> {
+    let parsed = paths
+        .iter()
+        .flatten()
+        .filter_map(|path| path.to_str()?.parse().ok());
+    parsed.collect()
 }
 
-impl Network {
-    /// Of devices that are open.
-    pub(crate) fn of(devices: &OpenedDevices) -> Network {
-        let mut network = Network::default();
-        for address in devices
-            .hosts()
-            .filter_map(Host::export)
-            .map(|e| e.address())
-        {
-            network.is_used = true;
-            network.ports.extend(address.port());
-        }
-        network
-    }
-}
-
-/// The path of the socket that an address names, if it is one.
-pub(crate) fn socket(path: &std::path::Path) -> Option<std::path::PathBuf> {
-    let address: NbdAddress = path.to_str()?.parse().ok()?;
-    address.socket().map(Into::into)
+/// The files by which servers are found: their sockets, and what says which addresses their hosts
+/// have. In a container each of these may be a mount of its own.
+pub(crate) fn ways(servers: &[NbdAddress]) -> Vec<PathBuf> {
+    let sockets = servers.iter().filter_map(NbdAddress::socket);
+    let is_by_name = servers.iter().any(|server| server.socket().is_none());
+    let names = NAMES_OF_HOSTS.iter().filter(|_| is_by_name).map(Path::new);
+    sockets.chain(names).map(Path::to_owned).collect()
 }

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use stetfs::low::{FsError, LatencyStats, OpenedDevices, RegionInfo, Volume};
-use stetfs_fuse::{Limits, MountError, Origin, Server, is_root};
+use stetfs::low::{FsError, LatencyStats, NbdAddress, OpenedDevices, RegionInfo, Volume};
+use stetfs_fuse::{Entrance, Limits, MountError, Mounter, Plan, Server, is_root};
 
 use crate::cmd::{atomic, freeze, quota, record, sync};
 use crate::control::{self, server::Control};
@@ -21,8 +21,8 @@ use crate::job::Job;
 use crate::limits;
 use crate::live::Live;
 use crate::memory::CacheBound;
-use crate::net::{self, Network};
-use crate::sandbox::{Sandbox, Wanted};
+use crate::net;
+use crate::sandbox::Sandbox;
 
 /// Threads that may use the device at once, beside one for each processor: more requests than that
 /// are under way when some wait, and journal and caches have threads of their own.
@@ -35,31 +35,32 @@ pub(crate) fn serve(job: &Job, limits: Limits, ready: impl FnOnce(Vec<String>)) 
     limits::check(&limits, &job.options)?;
     // Before a journal is replayed for a mount that cannot be.
     let dir = stetfs_fuse::check_dir(&job.dir)?;
-    let _in_use = hold_hosts(job);
     // Before there are other threads.
-    let origin = leave(job.options.sandbox)?;
+    let mut mounter = mounter(job, dir.clone())?;
+    let _in_use = hold_hosts(job);
+    let moved = leave()?;
+    mounter.begin(moved).map_err(MountError::Session)?;
     let journal = job.options.journal_path.as_deref();
     let nvm = job.options.nvm.path.as_deref();
-    // Where lost servers are found again.
-    let socket = net::socket(&job.source);
-    let journal_socket = journal.and_then(net::socket);
-    let sockets = [socket.as_deref(), journal_socket.as_deref()];
     let devices = [Some(job.source.as_path()), journal, nvm];
-    let_go_of_mounts(&origin, &[devices.as_slice(), &sockets].concat());
-    let mut sandbox = Sandbox::prepare(job.options.sandbox)?;
-    let (devices, job) = open(job)?;
+    let servers = net::servers(&devices);
+    // Where lost servers are found again.
+    let ways = net::ways(&servers);
+    let ways: Vec<_> = ways.iter().map(|path| Some(path.as_path())).collect();
+    let_go_of_mounts(moved, &[devices.as_slice(), &ways].concat());
+    let mut sandbox = Sandbox::prepare(job.options.sandbox, mounter.facts(), &servers)?;
+    let (devices, job) = open(job, &sandbox)?;
     let job = &job;
     // What it is on is held by what is open.
-    let_go_of_mounts(&origin, &sockets);
+    let_go_of_mounts(moved, &ways);
     // Before the volume is looked at.
     if sandbox.is_on() {
         let cores = std::thread::available_parallelism().map_or(4, usize::from);
         devices.prepare_rings(cores + OTHERS);
     }
-    if let Err(e) = control::make_place() {
-        tracing::debug!("no directory for the control socket: {e}");
-    }
-    sandbox.enter(&control::place(), Network::of(&devices))?;
+    sandbox.enter()?;
+    #[cfg(debug_assertions)]
+    stetfs_fuse::taken_over_before();
     let bound = Arc::new(CacheBound::of(&job.options));
     let memory = bound.prepare(job.options.volume()?.fs.cache_bytes);
     let is_sparse = devices.is_sparse();
@@ -69,12 +70,8 @@ pub(crate) fn serve(job: &Job, limits: Limits, ready: impl FnOnce(Vec<String>)) 
         e => e.into(),
     })?;
     let mut warnings = warnings_of(job, &limits, &dir, &volume);
-    let server = match Server::mount(
-        Arc::clone(&volume),
-        &dir,
-        &job.options.serve(&job.source),
-        origin,
-    ) {
+    let serve = job.options.serve(&job.source);
+    let mut server = match Server::mount(Arc::clone(&volume), &serve, mounter) {
         Ok(server) => server,
         Err(e) => {
             volume.close()?;
@@ -89,9 +86,10 @@ pub(crate) fn serve(job: &Job, limits: Limits, ready: impl FnOnce(Vec<String>)) 
     };
     drop(volume);
     warnings.extend(without_sync(job, &server));
+    let entrance = server.entrance();
     let live = Arc::new(Live::new(&server, job, memory, bound));
     handle_signals(&live, job.daemon)?;
-    let control = listen(&live);
+    let control = entrance.and_then(|entrance| listen(&live, entrance));
     if !job.options.read_only
         && let Some(volume) = live.fs.volume()
         && let Err(e) = volume.fs().set_last_mounted(dir.as_os_str().as_bytes())
@@ -179,10 +177,10 @@ fn without_journal(volume: &Volume) -> Option<String> {
 }
 
 /// Takes requests of `stetfs stat` and the like.
-fn listen(live: &Arc<Live>) -> Option<Control> {
+fn listen(live: &Arc<Live>, entrance: Entrance) -> Option<Control> {
     let handler = Arc::clone(live);
     let answers = Arc::new(move |request: &Value| answer(&handler, request));
-    Control::listen(live.mounted.dev(), answers)
+    Control::listen(entrance, answers)
         .inspect_err(|e| {
             tracing::warn!("no control socket, `stetfs stat` and `remount` will not work: {e}")
         })
@@ -208,21 +206,29 @@ fn weak(region: &RegionInfo) -> Option<String> {
     })
 }
 
-/// Leaves the mount namespace in which the volume will be mounted, where that can be: the server
-/// must not be the last of it.
-fn leave(sandbox: Wanted) -> Result<Origin> {
-    let stay = || match sandbox {
-        Wanted::Off => Ok(Origin::stay()),
-        _ => Origin::stay_beside()
-            .map_err(|e| Failure::new(Code::System, format!("no thread to mount: {e}"))),
+/// Starts the process that will mount, while this one has all that it takes.
+fn mounter(job: &Job, dir: PathBuf) -> Result<Mounter> {
+    let is_elsewhere = NbdAddress::is_meant(&job.source);
+    let plan = Plan {
+        dir,
+        options: job.options.serve(&job.source),
+        device: (!is_elsewhere).then(|| job.source.clone()),
     };
+    Ok(Mounter::start(plan, |mounted| {
+        control::bind(mounted.dev())
+    })?)
+}
+
+/// Leaves the mount namespace in which the volume will be mounted, where that can be: the server
+/// must not be the last of it. Whether it has.
+fn leave() -> Result<bool> {
     // Without root fusermount3 mounts, with a type whose end the kernel does not ask the server
     // for.
     if !is_root() {
-        return stay();
+        return Ok(false);
     }
-    match Origin::leave() {
-        Ok(origin) => Ok(origin),
+    match stetfs_fuse::leave_namespace() {
+        Ok(()) => Ok(true),
         Err(e)
             if matches!(
                 e.kind(),
@@ -232,7 +238,7 @@ fn leave(sandbox: Wanted) -> Result<Origin> {
             tracing::warn!(
                 "the server stays in the mount namespace of its user ({e}): it must not be killed as the last process of that"
             );
-            stay()
+            Ok(false)
         }
         Err(e) => Err(Failure::new(
             Code::System,
@@ -242,15 +248,13 @@ fn leave(sandbox: Wanted) -> Result<Origin> {
 }
 
 /// Lets go of what is mounted and not needed for `paths`, if the namespace is ours.
-fn let_go_of_mounts(origin: &Origin, paths: &[Option<&Path>]) {
+fn let_go_of_mounts(moved: bool, paths: &[Option<&Path>]) {
     let control = control::place();
     let real = |path: &Path| path.canonicalize().ok();
     let needed: Vec<PathBuf> = paths.iter().flatten().filter_map(|p| real(p)).collect();
     let mut needed: Vec<&Path> = needed.iter().map(PathBuf::as_path).collect();
     needed.push(&control);
-    if origin.is_elsewhere()
-        && let Err(e) = stetfs_fuse::let_go_of_mounts(&needed)
-    {
+    if moved && let Err(e) = stetfs_fuse::let_go_of_mounts(&needed) {
         tracing::warn!("the mounts of others are kept in use: {e}");
     }
 }
@@ -277,14 +281,15 @@ fn hold_hosts(job: &Job) -> Vec<File> {
 
 /// Opens the devices of a job: read-only if it is write-protected, as mount(8) does. Gives the job
 /// as it is then.
-fn open(job: &Job) -> Result<(OpenedDevices, Job)> {
-    let options = job.options.volume()?;
+fn open(job: &Job, sandbox: &Sandbox) -> Result<(OpenedDevices, Job)> {
+    let mut options = job.options.volume()?;
+    options.nbd.connector = sandbox.connector();
     match OpenedDevices::open(&job.source, &options) {
         Err(e) if stetfs::low::is_write_protected(&e) && !options.fs.read_only => {
             let mut job = job.clone();
             job.options.read_only = true;
             job.protected = true;
-            open(&job)
+            open(&job, sandbox)
         }
         opened => Ok((opened?, job.clone())),
     }
@@ -340,8 +345,12 @@ fn answer(live: &Live, request: &Value) -> Result<Value> {
         #[cfg(debug_assertions)]
         Some("taken over") => {
             let pid = request["pid"].as_u64().and_then(|pid| pid.try_into().ok());
-            let dir = Path::new(request["dir"].as_str().unwrap_or_default());
-            let tried = stetfs_fuse::taken_over(pid.unwrap_or_default(), dir);
+            let path = |name: &str| Path::new(request[name].as_str().unwrap_or_default());
+            let tried = stetfs_fuse::taken_over(stetfs_fuse::Victims {
+                pid: pid.unwrap_or_default(),
+                dir: path("dir"),
+                other: path("other"),
+            });
             let tried = tried
                 .into_iter()
                 .map(|(name, errno)| (name.to_owned(), json!(errno)));

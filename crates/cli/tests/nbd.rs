@@ -1,11 +1,12 @@
 //! Volumes on servers of network block devices, as they are (nbdkit, qemu-nbd): what they can and
 //! cannot do, servers that fail and come back, and two machines at one volume.
 
-mod server;
+pub(crate) mod server;
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -162,6 +163,59 @@ fn a_server_that_is_killed_is_found_again() {
         drop(server);
         image.e2fsck_fn().unwrap();
     }
+}
+
+/// A container's files may say which addresses hosts have, each a mount of its own; and what they
+/// say may change while the volume is mounted.
+#[test]
+fn a_server_that_moves_to_another_address_is_found_again() {
+    let image = image(&Mkfs::new());
+    let place = Place::new();
+    let hosts = place.beside("hosts");
+    let is_at = |address: &str| std::fs::write(&hosts, format!("{address} there.test\n")).unwrap();
+    is_at("127.0.0.1");
+    let server = Server::tcp(&image, None, &[]);
+    let port = server.port.unwrap();
+    // Copies of the mounts of other tests would keep them in use.
+    let script = "for dir in $(awk '/ fuse/ { print $5 }' /proc/self/mountinfo); do \
+            umount -l \"$dir\"; \
+        done; \
+        mount --bind \"$1\" /etc/hosts && \"$2\" mount -o nbd_reconnect=60 \"$3\" \"$4\" && \
+        cd \"$4\" && echo before >before && sync before && echo ready && cat && \
+        echo after >after && sync after && \
+        cd / && \"$2\" --json stat \"$4\" && \"$2\" umount \"$4\"";
+    let mut shell = cmd::tied("unshare", libc::SIGKILL)
+        .args([
+            "--mount",
+            "--propagation",
+            "private",
+            "sh",
+            "-c",
+            script,
+            "sh",
+        ])
+        .args([&hosts, Path::new(crate::common::daemon::BINARY)])
+        .args([&format!("nbd://there.test:{port}/"), place.dir()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = BufReader::new(shell.stdout.take().unwrap());
+    let mut said = String::new();
+    out.read_line(&mut said).unwrap();
+    assert_eq!(said, "ready\n");
+    drop(server);
+    let moved = Server::tcp_at("127.0.0.2", &image, Some(port), &[]);
+    is_at("127.0.0.2");
+    drop(shell.stdin.take());
+    said.clear();
+    out.read_to_string(&mut said).unwrap();
+    assert!(shell.wait().unwrap().success(), "{said}");
+    let stat: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(stat["device"]["network"]["losses"], 1, "{stat}");
+    drop(moved);
+    image.e2fsck_fn().unwrap();
+    assert_eq!(image.debugfs("cat /after").unwrap(), "after\n");
 }
 
 #[test]

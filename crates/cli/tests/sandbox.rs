@@ -4,15 +4,18 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 use stetfs_testkit::{Image, Mkfs, Scratch, cmd, mount, wait_until};
 
 use crate::common::daemon::{BINARY, Daemon, fails, json as said, ok};
+use crate::nbd::server::{Place, Restarted};
 
 /// A process that may be bothered.
 struct Victim(Child);
@@ -34,40 +37,67 @@ impl Drop for Victim {
 }
 
 /// Where a server taken over tries its things: all of it belongs to `uid`.
-fn playground(dir: &Path, uid: u32) {
-    fs::create_dir_all(dir.join("there")).unwrap();
-    for file in ["secret", "gone"] {
-        fs::write(dir.join(file), "x").unwrap();
-    }
-    for name in ["", "there", "secret", "gone"] {
-        std::os::unix::fs::chown(dir.join(name), Some(uid), Some(uid)).unwrap();
-    }
+struct Playground {
+    dir: PathBuf,
+    victim: Victim,
+    /// Somebody listens at the socket `control` in it, and at an abstract one of its name.
+    _listeners: [UnixListener; 2],
 }
 
-/// Has the server at `socket` try everything: the errno of each.
-fn try_all(socket: &Path, dir: &Path, uid: u32) -> BTreeMap<String, i32> {
-    let victim = Victim::new(uid);
-    // Until it is the user's.
-    wait_until("the user", || {
-        let status = fs::read_to_string(format!("/proc/{}/status", victim.0.id())).unwrap();
-        status.contains(&format!("\nUid:\t{uid}\t{uid}\t"))
-    });
-    let mut stream = UnixStream::connect(socket).unwrap();
-    let request = json!({ "op": "taken over", "pid": victim.0.id(), "dir": dir });
-    writeln!(stream, "{request}").unwrap();
-    let mut line = String::new();
-    BufReader::new(stream).read_line(&mut line).unwrap();
-    let answer: Value = serde_json::from_str(&line).unwrap();
-    let tried = answer["tried"].as_object();
-    let tried = tried.unwrap_or_else(|| panic!("{answer}"));
-    let each = tried.iter();
-    each.map(|(name, errno)| {
-        (
-            name.clone(),
-            i32::try_from(errno.as_i64().unwrap()).unwrap(),
-        )
-    })
-    .collect()
+impl Playground {
+    fn new(dir: &Path, uid: u32) -> Playground {
+        fs::create_dir_all(dir.join("there")).unwrap();
+        for file in ["secret", "gone"] {
+            fs::write(dir.join(file), "x").unwrap();
+        }
+        let _ = fs::remove_file(dir.join("control"));
+        let control = UnixListener::bind(dir.join("control")).unwrap();
+        let name = SocketAddr::from_abstract_name(dir.as_os_str().as_bytes()).unwrap();
+        for name in ["", "there", "secret", "gone", "control"] {
+            std::os::unix::fs::chown(dir.join(name), Some(uid), Some(uid)).unwrap();
+        }
+        let victim = Victim::new(uid);
+        // Until it is the user's.
+        wait_until("the user", || {
+            let status = fs::read_to_string(format!("/proc/{}/status", victim.0.id())).unwrap();
+            status.contains(&format!("\nUid:\t{uid}\t{uid}\t"))
+        });
+        // A child of another test may still have a copy of an earlier one.
+        let mut other = None;
+        wait_until("the name to be free", || {
+            other = UnixListener::bind_addr(&name).ok();
+            other.is_some()
+        });
+        Playground {
+            dir: dir.to_owned(),
+            victim,
+            _listeners: [control, other.unwrap()],
+        }
+    }
+
+    /// A control socket of nobody's.
+    fn control(&self) -> PathBuf {
+        self.dir.join("control")
+    }
+
+    /// Has the server at `socket` try everything, with `other` for the control socket of another
+    /// mount: the errno of each.
+    fn try_all(&self, socket: &Path, other: &Path) -> BTreeMap<String, i32> {
+        let mut stream = UnixStream::connect(socket).unwrap();
+        let pid = self.victim.0.id();
+        let request = json!({ "op": "taken over", "pid": pid, "dir": self.dir, "other": other });
+        writeln!(stream, "{request}").unwrap();
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).unwrap();
+        let answer: Value = serde_json::from_str(&line).unwrap();
+        let tried = answer["tried"].as_object();
+        let tried = tried.unwrap_or_else(|| panic!("{answer}"));
+        let errno = |errno: &Value| i32::try_from(errno.as_i64().unwrap()).unwrap();
+        tried
+            .iter()
+            .map(|(name, e)| (name.clone(), errno(e)))
+            .collect()
+    }
 }
 
 /// The socket of the mount on `dir`.
@@ -79,12 +109,18 @@ fn socket(run: &Path, dir: &Path) -> std::path::PathBuf {
     run.join(format!("{major}-{minor}.sock"))
 }
 
+/// What no Landlock keeps it from, no other means does: files by their names, if they are its
+/// user's.
+const FILES: [&str; 4] = ["read", "write", "create", "list"];
+
 #[track_caller]
-fn assert_refused(tried: &BTreeMap<String, i32>) {
-    assert!(tried.len() >= 18, "{tried:?}");
+fn assert_refused(tried: &BTreeMap<String, i32>, but: &[&str]) {
+    assert!(tried.len() >= 23, "{tried:?}");
     let let_through: Vec<_> = tried
         .iter()
-        .filter(|(_, errno)| ![libc::EPERM, libc::EACCES].contains(errno))
+        .filter(|(name, errno)| {
+            !but.contains(&name.as_str()) && ![libc::EPERM, libc::EACCES].contains(errno)
+        })
         .collect();
     assert!(let_through.is_empty(), "{let_through:?} of {tried:?}");
 }
@@ -107,8 +143,9 @@ fn a_server_of_root_that_is_taken_over_has_nothing() {
         "sandbox=on,nosuid,nodev",
         "sandbox=on,nosuid,nodev,io_uring=off,low_latency=off",
     ] {
-        playground(scratch.path(), 0);
+        let play = Playground::new(scratch.path(), 0);
         let d = Daemon::new(options);
+        let other = Daemon::new("");
         let shown = said(&["stat", d.dir()]);
         let (pid, sandbox) = (shown["pid"].as_i64().unwrap(), &shown["sandbox"]);
         assert_eq!(sandbox["option"], "on");
@@ -136,11 +173,11 @@ fn a_server_of_root_that_is_taken_over_has_nothing() {
                 "{field}: {all:?}"
             );
         }
-        assert_refused(&try_all(
-            &socket(Path::new("/run/stetfs"), &d.dir),
-            scratch.path(),
-            0,
-        ));
+        let run = Path::new("/run/stetfs");
+        let tried = play.try_all(&socket(run, &d.dir), &socket(run, &other.dir));
+        assert_refused(&tried, &[]);
+        // The other's socket is there.
+        assert_eq!(said(&["stat", other.dir()])["frozen"], Value::Null);
         let flags = || {
             let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
             let line = table.lines().find(|l| l.contains(d.dir())).unwrap();
@@ -213,13 +250,13 @@ fn what_everybody_does_asks_the_helper_nothing() {
 #[test]
 fn without_a_sandbox_it_could_do_everything() {
     let scratch = Scratch::new("sandbox").unwrap();
-    playground(scratch.path(), 0);
+    let play = Playground::new(scratch.path(), 0);
     let d = Daemon::new("sandbox=off");
     assert_eq!(
         said(&["stat", d.dir()])["sandbox"],
         json!({ "option": "off", "no_new_privileges": false })
     );
-    let tried = try_all(&socket(Path::new("/run/stetfs"), &d.dir), scratch.path(), 0);
+    let tried = play.try_all(&socket(Path::new("/run/stetfs"), &d.dir), &play.control());
     for (name, errno) in &tried {
         // Nobody is there.
         let wanted = match name.as_str() {
@@ -299,7 +336,7 @@ fn a_users_server_that_is_taken_over_has_nothing() {
     for name in ["image", "m", "run"] {
         std::os::unix::fs::chown(path(name), Some(USER), Some(USER)).unwrap();
     }
-    playground(&path("play"), USER);
+    let play = Playground::new(&path("play"), USER);
     let mut shell = Command::new("unshare")
         .args(["--mount", "--propagation", "private", "sh", "-c", USERS])
         .env("T", scratch.path())
@@ -322,11 +359,178 @@ fn a_users_server_that_is_taken_over_has_nothing() {
     let [socket] = &sockets[..] else {
         panic!("{sockets:?}");
     };
-    assert_refused(&try_all(socket, &path("play"), USER));
+    assert_refused(&play.try_all(socket, &play.control()), &[]);
     // By fusermount3, which this server could not start.
     let mut input = shell.stdin.take().unwrap();
     writeln!(input, "{}", shown["pid"]).unwrap();
     assert!(shell.wait().unwrap().success());
     let mut fsck = Command::new("e2fsck");
     cmd::run(fsck.arg("-fn").arg(path("image"))).unwrap();
+}
+
+/// A mount of an image or an export by a command of its own, with `env` in its environment.
+fn mount_with(source: &str, dir: &Path, options: &str, env: &[(&str, &str)]) {
+    let mut command = Command::new(BINARY);
+    command.args(["mount", "-o", options, source]).arg(dir);
+    cmd::run(command.envs(env.iter().copied())).unwrap();
+}
+
+/// A kernel without Landlock.
+const WITHOUT_LANDLOCK: (&str, &str) = ("STETFS_TEST_WITHOUT", "landlock");
+
+/// The control sockets of other mounts are neither connected to nor removed, whatever the kernel
+/// lacks: system calls are what does it.
+#[test]
+fn without_landlock_files_alone_are_within_reach() {
+    let scratch = Scratch::new("sandbox").unwrap();
+    let play = Playground::new(scratch.path(), 0);
+    let other = Daemon::new("");
+    let d = Daemon::unmounted(Image::make(16 << 20, &Mkfs::new()).unwrap());
+    mount_with(d.image(), &d.dir, "sandbox=auto", &[WITHOUT_LANDLOCK]);
+    let lacking = said(&["stat", d.dir()])["sandbox"]["lacking"].to_string();
+    assert!(lacking.contains("Landlock"), "{lacking}");
+    let run = Path::new("/run/stetfs");
+    let tried = play.try_all(&socket(run, &d.dir), &socket(run, &other.dir));
+    assert_refused(&tried, &FILES);
+    ok(&["stat", other.dir()]);
+    ok(&["umount", d.dir()]);
+    assert!(!socket(run, &other.dir).exists() || tried["remove control"] != 0);
+}
+
+/// A server of a volume on another machine connects to nothing either: the helper does, to that
+/// one server, when it was lost.
+#[test]
+fn a_server_of_an_export_that_is_taken_over_connects_to_nothing() {
+    let other = Daemon::new("");
+    for (tcp, env) in [
+        (false, &[][..]),
+        (true, &[]),
+        (false, &[WITHOUT_LANDLOCK]),
+        (true, &[WITHOUT_LANDLOCK]),
+    ] {
+        let scratch = Scratch::new("sandbox").unwrap();
+        let play = Playground::new(scratch.path(), 0);
+        let image = Image::make(16 << 20, &Mkfs::new()).unwrap();
+        let place = Place::new();
+        let server = Restarted::new(&place, &image, tcp);
+        let dir = Path::new(place.dir());
+        mount_with(&server.address, dir, "nbd_reconnect=30", env);
+        let run = Path::new("/run/stetfs");
+        let tried = play.try_all(&socket(run, dir), &socket(run, &other.dir));
+        let but = if env.is_empty() { &[][..] } else { &FILES };
+        assert_refused(&tried, but);
+        ok(&["stat", other.dir()]);
+        // Taken over or not, it finds its server again.
+        for loss in 1..=2 {
+            server.kill();
+            fs::write(place.file("a"), "b").unwrap();
+            fs::File::open(place.file("a")).unwrap().sync_all().unwrap();
+            assert_eq!(place.network()["losses"], loss);
+        }
+        place.umount();
+        drop(server);
+        image.e2fsck_fn().unwrap();
+    }
+}
+
+/// Before the mount stands, while the volume is looked at, no thread has more than later, and the
+/// helper believes nothing of a mount.
+#[test]
+fn a_server_that_is_taken_over_before_its_mount_stands_has_nothing() {
+    let foreign = Scratch::new("foreign").unwrap();
+    let other = Daemon::new("");
+    let run = Path::new("/run/stetfs");
+    let mut tmpfs = Command::new("mount");
+    let args = ["-t", "tmpfs", "-o", "ro,nosuid,nodev", "tmpfs"];
+    cmd::run(tmpfs.args(args).arg(foreign.path())).unwrap();
+    let taken_down = TakenDown(foreign.path());
+    let flags_now = || {
+        let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let line = table
+            .lines()
+            .find(|l| l.contains(foreign.path().to_str().unwrap()));
+        line.unwrap().split(' ').nth(5).unwrap().to_owned()
+    };
+    let before = flags_now();
+    let dev = {
+        let dev = std::os::unix::fs::MetadataExt::dev(&fs::metadata(foreign.path()).unwrap());
+        format!("{}-{}", libc::major(dev), libc::minor(dev))
+    };
+    let namespace = fs::read_link("/proc/self/ns/mnt").unwrap();
+    let namespace: String = namespace
+        .to_str()
+        .unwrap()
+        .chars()
+        .filter(char::is_ascii_digit)
+        .collect();
+    for (tcp, env) in [
+        (None, &[][..]),
+        (None, &[WITHOUT_LANDLOCK]),
+        (Some(false), &[]),
+        (Some(true), &[WITHOUT_LANDLOCK]),
+    ] {
+        let scratch = Scratch::new("sandbox").unwrap();
+        let play = Playground::new(scratch.path(), 0);
+        let image = Image::make(16 << 20, &Mkfs::new()).unwrap();
+        let place = Place::new();
+        let server = tcp.map(|tcp| Restarted::new(&place, &image, tcp));
+        let log = place.beside("log");
+        let told = format!(
+            "{}:{}:{}:{}:{dev}:{namespace}",
+            play.victim.0.id(),
+            play.dir.display(),
+            socket(run, &other.dir).display(),
+            foreign.path().display()
+        );
+        let path = image.path().to_str().unwrap();
+        let source = server.as_ref().map_or(path, |server| &server.address);
+        let told = [("STETFS_TEST_TAKEN_OVER", told.as_str())];
+        let options = format!("log_file={}", log.display());
+        mount_with(
+            source,
+            Path::new(place.dir()),
+            &options,
+            &[&told[..], env].concat(),
+        );
+        let said = fs::read_to_string(&log).unwrap();
+        let tried: BTreeMap<String, i32> = said
+            .lines()
+            .filter_map(|line| line.split_once("taken over: ")?.1.rsplit_once(": "))
+            .map(|(name, errno)| (name.to_owned(), errno.trim().parse().unwrap()))
+            .collect();
+        let but = if env.is_empty() { &[][..] } else { &FILES };
+        assert_refused(&tried, but);
+        assert_eq!(
+            (tried["threads"], tried["remount"]),
+            (libc::EPERM, libc::EPERM)
+        );
+        assert_eq!(flags_now(), before);
+        ok(&["stat", other.dir()]);
+        // The mount stands all the same.
+        fs::write(place.file("a"), "b").unwrap();
+        ok(&["stat", place.dir()]);
+        place.umount();
+        image.e2fsck_fn().unwrap();
+    }
+    drop(taken_down);
+}
+
+/// A mount that is taken down in the end.
+struct TakenDown<'a>(&'a Path);
+
+impl Drop for TakenDown<'_> {
+    fn drop(&mut self) {
+        mount::detach(self.0);
+    }
+}
+
+/// The helper removes the socket of a server that was killed.
+#[test]
+fn a_killed_server_leaves_no_socket() {
+    let d = Daemon::new("");
+    let socket = socket(Path::new("/run/stetfs"), &d.dir);
+    assert!(socket.exists());
+    d.signal(rustix::process::Signal::KILL);
+    wait_until("the helper removes it", || !socket.exists());
+    fails(&["umount", d.dir()], 6, &["was gone"]);
 }

@@ -3,7 +3,6 @@
 //! The model of crashes does not allow these, so not all of them can be told. What checksums cover
 //! must not be silently wrong; what they do not is counted, with the reason.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
@@ -265,7 +264,7 @@ impl Stage<'_> {
         let fs = open(&device, &self.work().options).ok()?;
         fs.unmount().ok()?;
         gone(fs).ok()?;
-        let owners: BTreeMap<u64, Owner> = space::check(&device).ok()?;
+        let owners = space::check(&device).ok()?;
         let block = u64::from(self.work().base.block);
         let mut bytes = vec![0; block as usize];
         let last = newest::unvouched(image, &owners, self.work()).unwrap_or_default();
@@ -284,7 +283,7 @@ impl Stage<'_> {
             ),
         };
         let found: Vec<(u64, Owner)> = owners
-            .into_iter()
+            .iter()
             .filter(|(nr, owner)| {
                 // Where nothing was ever written nothing can be noticed.
                 wanted(*nr, owner)

@@ -10,21 +10,17 @@ use stetfs_ondisk::jbd2::block::read_header;
 use stetfs_ondisk::stet::frame::{self, Frame, Kind};
 use stetfs_ondisk::stet::header::{COPY_BYTES, LogHeader, copy_at, copy_blocks};
 
-use crate::judge::space::Owner;
+use crate::judge::space::{Owner, Owners};
 use crate::work::Work;
 
 /// The blocks of the volume with that: a commit block; the whole transaction with async_commit;
 /// frames of the StetFS log.
-pub(crate) fn unvouched(
-    image: &MemDevice,
-    owners: &BTreeMap<u64, Owner>,
-    work: &Work,
-) -> Option<Vec<u64>> {
+pub(crate) fn unvouched(image: &MemDevice, owners: &Owners, work: &Work) -> Option<Vec<u64>> {
     // mke2fs lays the journal out in the order of its blocks.
     let blocks: Vec<u64> = owners
         .iter()
-        .filter(|(_, owner)| **owner == Owner::Journal)
-        .map(|(nr, _)| *nr)
+        .filter(|(_, owner)| *owner == Owner::Journal)
+        .map(|(nr, _)| nr)
         .collect();
     let log = Log {
         image,

@@ -164,14 +164,13 @@ impl StateId {
     /// The device, with what is uncertain there at hand.
     pub fn make_of(&self, replay: &Replay<'_>, uncertain: &Uncertain) -> MemDevice {
         let arrived = uncertain.arrived(self.event, &self.arrival);
-        let arrived: HashMap<(u64, u64), bool> = uncertain
-            .sectors
-            .iter()
-            .zip(arrived)
-            .map(|(s, a)| ((s.id, s.offset), a))
-            .collect();
-        // What a later durable write hides changes nothing.
-        replay.crash(|s| arrived.get(&(s.id, s.offset)).copied().unwrap_or(true))
+        let mut told = uncertain.sectors.iter().zip(arrived).peekable();
+        // Both are in order of submission. A sector that a later durable write hides is not
+        // uncertain, and changes nothing.
+        replay.crash(|s| {
+            let is_told = |(t, _): &(&PendingSector, bool)| (t.id, t.offset) == (s.id, s.offset);
+            told.next_if(is_told).is_none_or(|(_, arrived)| arrived)
+        })
     }
 
     /// Whether it keeps a part of one of these batches ([`Uncertain::shared`]) and not the rest.

@@ -1,15 +1,13 @@
 //! Mounting and unmounting without root: by the setuid helper fusermount3.
 
-use std::io::{self, IoSliceMut};
-use std::mem::MaybeUninit;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
-
 use crate::mount::{MountError, MountOptions, Unmount, open_fuse};
+use crate::passing;
 
 const PROGRAM: &str = "fusermount3";
 
@@ -57,19 +55,8 @@ pub(crate) fn mount(dir: &Path, options: &MountOptions) -> Result<OwnedFd, Mount
 
 /// The descriptor that was sent through the socket.
 fn receive(socket: &UnixStream) -> io::Result<OwnedFd> {
-    let mut byte = [0; 1];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    recvmsg(
-        socket,
-        &mut [IoSliceMut::new(&mut byte)],
-        &mut ancillary,
-        RecvFlags::CMSG_CLOEXEC,
-    )?;
-    let fd = ancillary.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
-        _ => None,
-    });
+    let (_, fds) = passing::receive(socket)?;
+    let fd = fds.into_iter().next();
     fd.ok_or_else(|| io::Error::other("fusermount3 sent no descriptor"))
 }
 

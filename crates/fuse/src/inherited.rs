@@ -38,21 +38,24 @@ pub struct Limits {
     pub open_files: Option<u64>,
 }
 
+/// Raises a limit of this process as far as it may; where it cannot, the limit stays.
+pub fn raise(resource: Resource) {
+    let now = getrlimit(resource);
+    let raised = Rlimit {
+        current: now.maximum,
+        maximum: now.maximum,
+    };
+    if now.current != now.maximum
+        && let Err(e) = setrlimit(resource, raised)
+    {
+        tracing::debug!("{resource:?} stays limited: {e}");
+    }
+}
+
 /// Sheds what can be shed, at the start of a server, before it has threads. Gives the limits that
 /// stay.
 pub fn shed() -> Limits {
-    for resource in RAISED {
-        let now = getrlimit(resource);
-        let raised = Rlimit {
-            current: now.maximum,
-            maximum: now.maximum,
-        };
-        if now.current != now.maximum
-            && let Err(e) = setrlimit(resource, raised)
-        {
-            tracing::debug!("{resource:?} stays limited: {e}");
-        }
-    }
+    RAISED.into_iter().for_each(raise);
     // A mask may take rights of others, not the owner's own.
     let mask = rustix::process::umask(Mode::RWXG | Mode::RWXO);
     rustix::process::umask(mask & (Mode::RWXG | Mode::RWXO));

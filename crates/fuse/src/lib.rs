@@ -9,7 +9,9 @@
 //! * `caller`, `calls`: what the kernel does not say of who asks;
 //! * `mount`, `mounted`, `mountinfo`, `fusermount`, `loopdev`: the mount itself;
 //! * `namespace`: a mount namespace of the server's own; `visit`: changes in another than that;
+//! * `mounter`: a process that makes the mount;
 //! * `helper`: a process that keeps the privileges which the server gives away;
+//! * `passing`: descriptors from one process to another;
 //! * `service`: any other file system on a directory; `device_fs`: a block device as one, with
 //!   `gate` and `share_ioctl`;
 //! * `awake`: keeps processors from sleeping between requests; `uring_switch`: the kernel's, for a
@@ -43,10 +45,12 @@ mod ioctl;
 mod loopdev;
 mod mount;
 mod mounted;
+mod mounter;
 pub mod mountinfo;
 mod namespace;
 mod opens;
 mod ops;
+mod passing;
 mod room;
 mod serve_options;
 mod server;
@@ -69,11 +73,12 @@ pub use device_fs::{Control, DeviceFs, Report};
 pub use fakeroot::Ids;
 pub use gate::Gate;
 pub use held_back::Frozen;
-pub use helper::{HELPER, helper, start_helper};
-pub use inherited::{Limits, hear_signals, is_ignored, shed};
+pub use helper::{HELPER, Helper, helper, hush, start_helper};
+pub use inherited::{Limits, hear_signals, is_ignored, raise, shed};
 pub use mount::{MountError, MountOptions, Unmount, check_dir, is_root, look_for_fuse, unmount};
 pub use mounted::Mounted;
-pub use namespace::{Origin, let_go_of_mounts};
+pub use mounter::{Entrance, Mounter, Plan};
+pub use namespace::{leave_namespace, let_go_of_mounts};
 pub use opens::Opens;
 pub use ops::{
     CopyArgs, Fh, FileSystem, Invalidate, IoctlArgs, IoctlReply, Listing, NewNode, OpenFile,
@@ -84,7 +89,7 @@ pub use server::{ServeError, Server};
 pub use service::Service;
 pub use sys::break_atomic_write;
 #[cfg(debug_assertions)]
-pub use taken_over::taken_over;
+pub use taken_over::{Victims, taken_over, taken_over_before};
 pub use uring_switch::mend_switch;
 pub use visit::{VISITOR, visitor};
 pub use volume_fs::{VolumeFs, VolumeFsOptions};

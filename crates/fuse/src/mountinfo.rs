@@ -32,8 +32,8 @@ pub fn mounts() -> io::Result<Vec<MountEntry>> {
     Ok(parse(&std::fs::read("/proc/thread-self/mountinfo")?))
 }
 
-/// The same of all threads of the process: a server that starts has one that is still where its
-/// user is.
+/// The same as the user sees it, too: a server that starts has moved, and the process that mounts
+/// is still where its user is.
 pub fn mounts_of_process() -> Vec<MountEntry> {
     let tables = own_tables();
     tables.iter().flat_map(|table| parse(table)).collect()

@@ -9,7 +9,7 @@ use crate::mount::{self, MountError, MountOptions, Unmount, What};
 use crate::mounted::Mounted;
 use crate::mountinfo;
 use crate::ops::FileSystem;
-use crate::wire::{Session, SessionOptions};
+use crate::wire::{Rings, Session, SessionOptions};
 
 /// A file system being served; taken down when dropped.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl Service {
             maps_past_cache: true,
             ..SessionOptions::default()
         };
-        let session = Session::start(fs, fuse, options).map_err(take_down)?;
+        let session = Session::start(fs, fuse, options, Rings::default()).map_err(take_down)?;
         let entry = mountinfo::mount_at(&dir).map_err(take_down)?;
         let entry = entry.ok_or(MountError::Gone)?;
         let session = std::thread::Builder::new()

@@ -94,6 +94,27 @@ pub(crate) fn unshare_mounts() -> io::Result<()> {
     Ok(unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS) }?)
 }
 
+/// Starts a copy of this process in which nothing happens but `run`, and gives its process id.
+///
+/// # Errors
+/// This process has more threads than one, which the copy would not have; or there are no more
+/// processes.
+pub(crate) fn fork(run: impl FnOnce()) -> io::Result<rustix::process::Pid> {
+    if std::fs::read_dir("/proc/self/task")?.count() != 1 {
+        return Err(io::Error::other("a process with threads is not copied"));
+    }
+    // SAFETY: no other thread holds a lock, or has anything else half done, that the copy would
+    // find so for ever.
+    match checked(unsafe { libc::fork() })? {
+        0 => {
+            run();
+            // SAFETY: ends the copy, without what the program does at its end.
+            unsafe { libc::_exit(0) }
+        }
+        pid => rustix::process::Pid::from_raw(pid).ok_or_else(io::Error::last_os_error),
+    }
+}
+
 /// Number of a free loop device.
 pub(crate) fn loop_get_free(control: BorrowedFd<'_>) -> io::Result<u32> {
     // SAFETY: LOOP_CTL_GET_FREE takes no argument.
@@ -151,6 +172,15 @@ pub(crate) fn loop_configure(
     }
     // SAFETY: LOOP_CONFIGURE reads one `struct loop_config` from the pointer, whose layout ours is.
     checked(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE, &raw const config) }).map(drop)
+}
+
+/// Has a process get a signal when this one's standard input is ready.
+#[cfg(debug_assertions)]
+pub(crate) fn signal_by_file(pid: u32) -> io::Result<()> {
+    // SAFETY: F_SETOWN takes a number.
+    checked(unsafe { libc::fcntl(0, libc::F_SETOWN, pid as libc::pid_t) })?;
+    // SAFETY: the same; nobody is its owner.
+    checked(unsafe { libc::fcntl(0, libc::F_SETOWN, 0) }).map(drop)
 }
 
 /// Begins to trace a process, without stopping it. It ends with the calling thread.

@@ -5,7 +5,8 @@ use std::fs::{self, File};
 use std::io;
 use std::net::{TcpStream, UdpSocket};
 use std::os::fd::{FromRawFd, OwnedFd};
-use std::os::unix::net::UnixStream;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
@@ -15,17 +16,34 @@ use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::process::Pid;
 
 use crate::helper::{self, Order};
-use crate::mountinfo::bytes;
+use crate::mounted::Mounted;
+use crate::mountinfo::{MountEntry, bytes};
 use crate::sys;
 
-/// Tries each, and gives its name and the errno that it ended with; 0 if it was let. `pid` is a
-/// process that may be bothered. In `dir` there are: `secret`, a file; `gone`, a file that may be
-/// removed; `there`, a directory. In the end it has the mount's flags taken back, as far as they
-/// are.
-pub fn taken_over(pid: u32, dir: &Path) -> Vec<(&'static str, i32)> {
+/// The environment variable by which a test has a server play one that is taken over before its
+/// mount stands: a process id, paths of a directory and of a socket ([`Victims`]), and the path,
+/// device number (with a dash) and namespace of a mount of somebody else's, with colons between.
+const BEFORE: &str = "STETFS_TEST_TAKEN_OVER";
+
+/// What may be bothered.
+#[derive(Clone, Copy, Debug)]
+pub struct Victims<'a> {
+    /// A process.
+    pub pid: u32,
+    /// A directory, with `secret`, a file; `gone`, a file that may be removed; `there`, a
+    /// directory. Somebody listens at the abstract socket of its name.
+    pub dir: &'a Path,
+    /// The control socket of another mount.
+    pub other: &'a Path,
+}
+
+/// Tries each, and gives its name and the errno that it ended with; 0 if it was let. In the end it
+/// has the mount's flags taken back, as far as they are.
+pub fn taken_over(victims: Victims<'_>) -> Vec<(&'static str, i32)> {
+    let Victims { pid, dir, other } = victims;
     let secret = dir.join("secret");
     let there = dir.join("there");
-    let attempts: [(&'static str, io::Result<()>); 18] = [
+    let attempts: [(&'static str, io::Result<()>); 23] = [
         ("read", File::open(&secret).map(drop)),
         ("write", File::options().write(true).open(&secret).map(drop)),
         ("create", File::create(dir.join("new")).map(drop)),
@@ -37,11 +55,16 @@ pub fn taken_over(pid: u32, dir: &Path) -> Vec<(&'static str, i32)> {
         ("UDP", UdpSocket::bind("127.0.0.1:0").map(drop)),
         ("TCP", TcpStream::connect("127.0.0.1:1").map(drop)),
         ("connect", UnixStream::connect(dir.join("none")).map(drop)),
+        ("control", UnixStream::connect(other).map(drop)),
+        ("remove control", fs::remove_file(other)),
+        ("abstract", abstract_socket(dir)),
+        ("datagram", datagram()),
         ("start", start()),
         // Nothing else would come back.
         ("execute", Err(Command::new(dir.join("none")).exec())),
         ("code", sys::map_code()),
         ("signal", signal(pid)),
+        ("signal by a file", sys::signal_by_file(pid)),
         ("trace", sys::trace(pid)),
         ("mount", mount(&there)),
         (
@@ -57,6 +80,78 @@ pub fn taken_over(pid: u32, dir: &Path) -> Vec<(&'static str, i32)> {
         .into_iter()
         .map(|(name, done)| (name, done.map_or_else(errno, |()| 0)))
         .collect()
+}
+
+/// Plays it where a test asks for it, and logs what came of it: for all threads what they have that
+/// is more than they should, and what the helper believes.
+pub fn taken_over_before() {
+    let Some(told) = std::env::var_os(BEFORE) else {
+        return;
+    };
+    let told = told.to_string_lossy();
+    let mut parts = told.split(':');
+    let mut part = || parts.next().unwrap_or_default();
+    let (pid, dir, other) = (part(), part(), part());
+    let (foreign, dev, namespace) = (part(), part(), part());
+    let victims = Victims {
+        pid: pid.parse().unwrap_or_default(),
+        dir: Path::new(dir),
+        other: Path::new(other),
+    };
+    let mut tried = taken_over(victims);
+    tried.push(("threads", strong_threads()));
+    if let Some(helper) = helper::ours() {
+        // As if a mount of somebody else's was ours.
+        let entry = MountEntry {
+            id: 0,
+            dev: dev.replace('-', ":"),
+            dir: foreign.into(),
+            read_only: false,
+            fstype: "tmpfs".to_owned(),
+            source: "tmpfs".into(),
+        };
+        let mounted = Mounted::elsewhere(entry, namespace.parse().unwrap_or_default());
+        let about = helper::about(&mounted, MountFlags::empty(), None);
+        helper.lie(&about);
+        let order = helper.order(Order::Remount(MountFlags::empty()));
+        tried.push(("remount", order.map_or_else(errno, |()| 0)));
+    }
+    for (name, errno) in tried {
+        tracing::error!("taken over: {name}: {errno}");
+    }
+}
+
+/// EPERM if no thread of this process has capabilities but CAP_IPC_LOCK, may get new ones, or has
+/// no filter; else how many do.
+fn strong_threads() -> i32 {
+    let tasks = fs::read_dir("/proc/self/task").into_iter().flatten();
+    let texts = tasks
+        .flatten()
+        .map(|task| fs::read_to_string(task.path().join("status")));
+    let is_weak = |text: &String| {
+        let has = |line: &str| text.lines().any(|l| l == line);
+        (has("CapEff:\t0000000000004000") || has("CapEff:\t0000000000000000"))
+            && has("NoNewPrivs:\t1")
+            && has("Seccomp:\t2")
+    };
+    let strong = texts.filter(|text| !text.as_ref().is_ok_and(is_weak));
+    match strong.count() {
+        0 => libc::EPERM,
+        n => -i32::try_from(n).unwrap_or(i32::MAX),
+    }
+}
+
+fn abstract_socket(dir: &Path) -> io::Result<()> {
+    let address = SocketAddr::from_abstract_name(bytes(dir))?;
+    UnixStream::connect_addr(&address).map(drop)
+}
+
+fn datagram() -> io::Result<()> {
+    use rustix::net::{AddressFamily, SendFlags, SocketType, connect, send, socket};
+    let socket = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
+    connect(&socket, &std::net::SocketAddr::from(([127, 0, 0, 1], 9)))?;
+    send(&socket, b"x", SendFlags::NOSIGNAL)?;
+    Ok(())
 }
 
 fn errno(e: io::Error) -> i32 {

@@ -39,6 +39,11 @@ pub(crate) struct Moment {
     back: Option<(File, File)>,
 }
 
+/// Whether the kernel has it.
+pub(crate) fn is_known() -> bool {
+    system().is_on().is_ok()
+}
+
 /// Whether it is on.
 pub(crate) fn is_on() -> bool {
     system().is_on().unwrap_or_default()

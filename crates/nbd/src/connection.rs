@@ -13,7 +13,8 @@ use parking_lot::{Condvar, Mutex};
 use crate::error::{Result, Trouble};
 use crate::handshake::{self, Export};
 use crate::patience::{Deadline, is_overdue};
-use crate::stream::{Place, Stream};
+use crate::place::Place;
+use crate::stream::Stream;
 use crate::tls::Tls;
 use crate::wire::{self, Command, Request, be16, be32, be64, chunk};
 

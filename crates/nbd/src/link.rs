@@ -21,7 +21,7 @@ use crate::address::{Address, Endpoint};
 use crate::connection::Connection;
 use crate::error::{Result, Trouble};
 use crate::handshake::Export;
-use crate::stream::Place;
+use crate::place::{Connector, Place};
 use crate::tls::Tls;
 use crate::unflushed::{Content, Expected, Unflushed};
 use crate::wire::{Command, Request};
@@ -39,6 +39,8 @@ pub struct NbdOptions {
     /// that is alive may still carry it out, so the request is not sent again. `Duration::MAX`: as
     /// long as it takes, once hands are shaken.
     pub answer: Duration,
+    /// Who connects, if not this process.
+    pub connector: Option<Connector>,
 }
 
 impl Default for NbdOptions {
@@ -48,6 +50,7 @@ impl Default for NbdOptions {
             connections: 4,
             timeout: Duration::from_secs(60),
             answer: Duration::from_secs(180),
+            connector: None,
         }
     }
 }
@@ -178,13 +181,11 @@ impl Link {
     /// # Errors
     /// The server is not there, or does not let us have the export as we want it.
     pub(crate) fn open(address: Address, options: NbdOptions) -> Result<Link> {
-        let (place, host) = match &address.endpoint {
-            Endpoint::Unix(path) => (Place::Unix(path.clone()), ""),
-            Endpoint::Tcp(host, port) => {
-                let found = std::net::ToSocketAddrs::to_socket_addrs(&(host.as_str(), *port))?;
-                (Place::Tcp(found.collect()), host.as_str())
-            }
+        let host = match &address.endpoint {
+            Endpoint::Unix(_) => "",
+            Endpoint::Tcp(host, _) => host.as_str(),
         };
+        let place = Place::of(&address, options.connector);
         let tls = address.tls.as_ref().map(|tls| Tls::read(tls, host));
         let tls = tls
             .transpose()

@@ -1,33 +1,20 @@
 //! Bytes to a server and back, encrypted or not. One thread may send while another receives.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use rustix::net::{AddressFamily, SendFlags, sockopt};
 use rustls::ClientConnection;
 
 use crate::patience::Deadline;
+use crate::place::Place;
 use crate::tls::Tls;
-
-/// A server's address, found out once: a server that serves a volume may not be able to ask for
-/// names any more.
-#[derive(Clone, Debug)]
-pub(crate) enum Place {
-    Tcp(Vec<SocketAddr>),
-    Unix(PathBuf),
-}
-
-/// How long a server may not be heard of (its machine, not its answers) before it is lost.
-const SILENCE: Duration = Duration::from_secs(20);
-/// How long a connection may take at most.
-const CONNECT: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 enum Socket {
@@ -37,23 +24,11 @@ enum Socket {
 
 impl Socket {
     fn connect(place: &Place, patience: Duration) -> io::Result<Socket> {
-        let patience = patience.min(CONNECT);
-        let addresses = match place {
-            Place::Unix(path) => return connect_unix(path, patience).map(Socket::Unix),
-            Place::Tcp(addresses) => addresses,
-        };
-        let mut last = io::Error::other("the host has no address");
-        for address in addresses {
-            match TcpStream::connect_timeout(address, patience) {
-                Ok(tcp) => {
-                    tcp.set_nodelay(true)?;
-                    notice_silence(&tcp)?;
-                    return Ok(Socket::Tcp(tcp));
-                }
-                Err(e) => last = e,
-            }
-        }
-        Err(last)
+        let socket = place.connect(patience)?;
+        Ok(match sockopt::socket_domain(&socket)? {
+            AddressFamily::UNIX => Socket::Unix(socket.into()),
+            _ => Socket::Tcp(socket.into()),
+        })
     }
 
     fn shutdown(&self) {
@@ -98,33 +73,6 @@ impl Socket {
             }
         }
     }
-}
-
-/// A server that takes no connections has those that wait block.
-fn connect_unix(path: &Path, patience: Duration) -> io::Result<UnixStream> {
-    let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
-    let socket = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
-    // No time at all would be no limit.
-    let patience = patience.max(Duration::from_millis(1));
-    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(patience))?;
-    match rustix::net::connect(&socket, &SocketAddrUnix::new(path)?) {
-        Ok(()) => Ok(socket.into()),
-        Err(Errno::AGAIN) => Err(io::Error::new(
-            io::ErrorKind::TimedOut,
-            "it takes no connections",
-        )),
-        Err(e) => Err(e.into()),
-    }
-}
-
-/// A machine that is off, or out of reach, sends no end.
-fn notice_silence(tcp: &TcpStream) -> io::Result<()> {
-    sockopt::set_tcp_user_timeout(tcp, SILENCE.as_millis() as u32)?;
-    sockopt::set_socket_keepalive(tcp, true)?;
-    sockopt::set_tcp_keepidle(tcp, SILENCE / 2)?;
-    sockopt::set_tcp_keepintvl(tcp, SILENCE / 8)?;
-    sockopt::set_tcp_keepcnt(tcp, 4)?;
-    Ok(())
 }
 
 impl AsFd for Socket {

@@ -8,11 +8,12 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use stetfs_fuse::is_root;
 
 /// Where the sockets of this user's mounts are.
@@ -107,11 +108,18 @@ impl Dir {
         PathBuf::from(format!("/proc/self/fd/{}/{name}", self.0.as_raw_fd()))
     }
 
-    /// Listens at a socket of this name, which only this user may connect to.
-    pub(super) fn listen(&self, name: &str) -> io::Result<UnixListener> {
-        let listener = UnixListener::bind(self.path(name))?;
+    /// Makes a socket of this name, which only this user may connect to once somebody listens.
+    pub(super) fn bind(&self, name: &str) -> io::Result<OwnedFd> {
+        let kind = (
+            AddressFamily::UNIX,
+            SocketType::STREAM,
+            SocketFlags::CLOEXEC,
+        );
+        let socket = rustix::net::socket_with(kind.0, kind.1, kind.2, None)?;
+        let address = SocketAddrUnix::new(self.path(name))?;
+        rustix::net::bind(&socket, &address)?;
         rustix::fs::chmodat(&self.0, name, Mode::RUSR | Mode::WUSR, AtFlags::empty())?;
-        Ok(listener)
+        Ok(socket)
     }
 
     /// Connects to the socket of this name, if it is one of this user's processes that listens
@@ -181,7 +189,10 @@ mod tests {
         }
 
         // The name may go: the directory is the same.
-        let _listening = dir.listen("a.sock").unwrap();
+        let socket = dir.bind("a.sock").unwrap();
+        let refused = dir.connect("a.sock").unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+        rustix::net::listen(&socket, 1).unwrap();
         std::fs::rename(path("own"), path("moved")).unwrap();
         dir.connect("a.sock").unwrap();
         let mode = std::fs::metadata(path("moved/a.sock")).unwrap();

@@ -5,6 +5,9 @@
 //! `{"op":"remount", …}`. Each gets one line; a connection that is still open when the volume has
 //! been closed gets a last one, `{"closed":true}` or an error.
 //!
+//! The socket is made by the process that makes the mount, and removed by the helper: the server
+//! may change nothing in the directory where the sockets of all mounts are (decisions/0039).
+//!
 //! Both ends ask the kernel who the other is: nobody but the user who mounted it, and root, is
 //! answered, and no other's answer is believed.
 
@@ -16,13 +19,39 @@ use std::io;
 
 use dir::Dir;
 pub(crate) use dir::place;
+use stetfs_fuse::Entrance;
 
-/// Makes the directory of the sockets, while this process may make one.
+/// Makes the socket of the mount with device number `dev`, at which nobody listens yet. By who may:
+/// the server of the mount has nothing there.
 ///
 /// # Errors
-/// It cannot be made, or is not this user's own.
-pub(crate) fn make_place() -> io::Result<()> {
-    Dir::make().map(drop)
+/// There is no directory for it that is this user's own.
+pub(crate) fn bind(dev: &str) -> io::Result<Entrance> {
+    let dir = Dir::make()?;
+    let name = socket(dev);
+    let _turn = dir.turn()?;
+    // The device number is ours now: whatever is there belongs to a server that is gone.
+    dir.remove(&name)?;
+    let socket = dir.bind(&name)?;
+    // To be known again: the number is nobody else's while the socket is open.
+    let inode = dir.inode(&name).ok_or(io::ErrorKind::NotFound)?;
+    Ok(Entrance {
+        socket,
+        name: format!("{name} {inode}"),
+    })
+}
+
+/// Removes the socket of a server that ends: `entrance` is the name that [`bind`] gave.
+pub(crate) fn remove(entrance: &str) {
+    let Some((name, inode)) = entrance.split_once(' ') else {
+        return;
+    };
+    let Ok(dir) = Dir::open() else { return };
+    let Ok(_turn) = dir.turn() else { return };
+    // The next mount with this device number may have put its own there.
+    if dir.inode(name).is_some_and(|now| now.to_string() == inode) {
+        let _ = dir.remove(name);
+    }
 }
 
 /// The socket of the mount with device number `dev` (`major:minor`).

@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Write};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
+use stetfs_fuse::Entrance;
 
-use super::dir::{Dir, check_peer};
+use super::dir::check_peer;
 use crate::failure::{Code, Failure};
 
 /// Answers requests other than `watch`.
@@ -16,6 +17,8 @@ pub(crate) type Handler = dyn Fn(&Value) -> Result<Value, Failure> + Send + Sync
 
 /// More connections than this at a time are refused.
 const MAX_CONNECTIONS: usize = 64;
+/// Connections that nobody has accepted yet.
+const BACKLOG: i32 = 128;
 /// A request line is not longer.
 const MAX_LINE: u64 = 64 << 10;
 
@@ -28,11 +31,8 @@ struct Connections {
 
 /// A listening control socket; removed when dropped.
 pub(crate) struct Control {
-    dir: Dir,
-    /// The socket.
+    /// The socket, to whoever removes it.
     name: String,
-    /// To know the socket again; nobody else's while the listener is open.
-    inode: Option<u64>,
     connections: Arc<Mutex<Connections>>,
 }
 
@@ -47,21 +47,15 @@ fn send(mut stream: &UnixStream, value: &Value) -> io::Result<()> {
 }
 
 impl Control {
-    /// Listens for the mount with device number `dev`.
-    pub(crate) fn listen(dev: &str, handler: Arc<Handler>) -> io::Result<Control> {
-        let dir = Dir::make()?;
-        let name = super::socket(dev);
-        let turn = dir.turn()?;
-        // The device number is ours now: whatever is there belongs to a server that is gone.
-        dir.remove(&name)?;
-        let listener = dir.listen(&name)?;
+    /// Listens at what [`super::bind`] made.
+    pub(crate) fn listen(entrance: Entrance, handler: Arc<Handler>) -> io::Result<Control> {
+        // Who connects is told that it is this process that listens.
+        rustix::net::listen(&entrance.socket, BACKLOG)?;
+        let listener = UnixListener::from(entrance.socket);
         let control = Control {
-            inode: dir.inode(&name),
-            dir,
-            name,
+            name: entrance.name,
             connections: Arc::default(),
         };
-        drop(turn);
         let connections = Arc::clone(&control.connections);
         std::thread::Builder::new()
             .name("control".into())
@@ -94,10 +88,9 @@ impl Control {
 
 impl Drop for Control {
     fn drop(&mut self) {
-        let Ok(_turn) = self.dir.turn() else { return };
-        // The next mount with this device number may have put its own there.
-        if self.inode.is_some() && self.dir.inode(&self.name) == self.inode {
-            let _ = self.dir.remove(&self.name);
+        // Without a helper this process has all that it had.
+        if !stetfs_fuse::hush() {
+            super::remove(&self.name);
         }
     }
 }

@@ -30,7 +30,6 @@ const ANY: &[libc::c_long] = &[
     libc::SYS_fallocate,
     libc::SYS_fadvise64,
     libc::SYS_flock,
-    libc::SYS_fcntl,
     libc::SYS_fstat,
     libc::SYS_fstatfs,
     libc::SYS_dup,
@@ -47,7 +46,6 @@ const ANY: &[libc::c_long] = &[
     libc::SYS_faccessat2,
     libc::SYS_getdents64,
     libc::SYS_readlinkat,
-    libc::SYS_unlinkat,
     libc::SYS_chdir,
     libc::SYS_getcwd,
     // Memory, but for what is to be executed.
@@ -116,6 +114,27 @@ const ANY_HERE: &[libc::c_long] = &[libc::SYS_poll, libc::SYS_dup2, libc::SYS_ti
 #[cfg(not(target_arch = "x86_64"))]
 const ANY_HERE: &[libc::c_long] = &[];
 
+/// Allowed until the mount stands.
+const MOUNTING: &[libc::c_long] = &[
+    // The connection and the control socket, which the mounter passes; and the mounter's end.
+    libc::SYS_recvmsg,
+    libc::SYS_listen,
+    libc::SYS_wait4,
+    // How a signal wakes the thread that handles it; no way to anybody else.
+    libc::SYS_socketpair,
+    // The filter of the next stage.
+    libc::SYS_seccomp,
+];
+
+/// How far the server is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// The volume is looked at, and mounted.
+    Mounting,
+    /// The mount stands.
+    Serving,
+}
+
 /// Namespaces of the new process' own (`CLONE_NEW*`).
 const NAMESPACES: u64 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWCGROUP
@@ -140,6 +159,10 @@ const IOCTLS: [u64; 7] = [
 /// `STETFS_IOC_SHARE` with any size of its argument.
 const SHARE: (u64, u64) = (0xc000_ffff, 0x4000_ef01);
 
+/// Which signal is sent, and to whom.
+const F_SETSIG: libc::c_int = 10;
+const F_SETOWN_EX: libc::c_int = 15;
+
 fn when(argument: u8, is: SeccompCmpOp, value: u64) -> seccompiler::Result<SeccompCondition> {
     // Flags and numbers here are of 32 bits, and the rest of the register may be anything.
     Ok(SeccompCondition::new(
@@ -150,8 +173,19 @@ fn when(argument: u8, is: SeccompCmpOp, value: u64) -> seccompiler::Result<Secco
     )?)
 }
 
+/// Of fcntl(2): it does not say who gets a signal, and which, when a file is ready or changes.
+fn no_signals() -> seccompiler::Result<Vec<SeccompCondition>> {
+    let signals = [libc::F_SETOWN, F_SETSIG, F_SETOWN_EX, libc::F_NOTIFY];
+    let others =
+        signals.map(|command| when(1, SeccompCmpOp::Ne, u64::from(command.unsigned_abs())));
+    others.into_iter().collect()
+}
+
 /// Allowed with some arguments only.
-fn conditional(has_network: bool) -> seccompiler::Result<Vec<(libc::c_long, Vec<SeccompRule>)>> {
+fn conditional(
+    stage: Stage,
+    has_network: bool,
+) -> seccompiler::Result<Vec<(libc::c_long, Vec<SeccompRule>)>> {
     use SeccompCmpOp::{Eq, MaskedEq};
     let rule = |conditions| Ok::<_, seccompiler::Error>(SeccompRule::new(conditions)?);
     let one_of = |argument, values: &[u64]| -> seccompiler::Result<Vec<SeccompRule>> {
@@ -164,6 +198,20 @@ fn conditional(has_network: bool) -> seccompiler::Result<Vec<(libc::c_long, Vec<
         ioctls.extend(one_of(1, &[libc::FIONBIO])?);
     }
     ioctls.push(rule(vec![when(1, MaskedEq(SHARE.0), SHARE.1)?])?);
+    // A ring is told the connection (IORING_REGISTER_FILES), and enabled by its thread
+    // (IORING_REGISTER_ENABLE_RINGS).
+    let of_rings: &[u64] = match stage {
+        Stage::Mounting => &[2, 12],
+        Stage::Serving => &[12],
+    };
+    let mut of_thread = vec![
+        libc::PR_SET_NAME as u64,
+        libc::PR_GET_NAME as u64,
+        libc::PR_SET_VMA as u64,
+    ];
+    if stage == Stage::Mounting {
+        of_thread.push(libc::PR_SET_NO_NEW_PRIVS as u64);
+    }
     let mut conditional = vec![
         // No code that was not there.
         (libc::SYS_mmap, vec![rule(vec![when(2, exec.clone(), 0)?])?]),
@@ -173,24 +221,14 @@ fn conditional(has_network: bool) -> seccompiler::Result<Vec<(libc::c_long, Vec<
             libc::SYS_clone,
             vec![rule(vec![when(0, MaskedEq(THREAD | NAMESPACES), THREAD)?])?],
         ),
+        (libc::SYS_fcntl, vec![rule(no_signals()?)?]),
         // Of the calling thread.
         (libc::SYS_sched_setaffinity, one_of(0, &[0])?),
         (libc::SYS_sched_setscheduler, one_of(0, &[0])?),
         (libc::SYS_ioctl, ioctls),
-        // A ring is enabled by its thread (IORING_REGISTER_ENABLE_RINGS).
-        (libc::SYS_io_uring_register, one_of(1, &[12])?),
+        (libc::SYS_io_uring_register, one_of(1, of_rings)?),
         // Names of threads and of memory.
-        (
-            libc::SYS_prctl,
-            one_of(
-                0,
-                &[
-                    libc::PR_SET_NAME as u64,
-                    libc::PR_GET_NAME as u64,
-                    libc::PR_SET_VMA as u64,
-                ],
-            )?,
-        ),
+        (libc::SYS_prctl, one_of(0, &of_thread)?),
         // Bounds of its own: what they are.
         (
             libc::SYS_prlimit64,
@@ -216,21 +254,22 @@ fn conditional(has_network: bool) -> seccompiler::Result<Vec<(libc::c_long, Vec<
         ),
     ];
     if has_network {
-        // Servers of volumes that were lost: where they may be is Landlock's business.
-        let families = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6];
-        let families = families.map(|family| family as u64);
-        conditional.push((libc::SYS_socket, one_of(0, &families)?));
-        conditional.push((libc::SYS_connect, Vec::new()));
+        // Connections come from the helper.
+        conditional.push((libc::SYS_recvmsg, Vec::new()));
     }
     Ok(conditional)
 }
 
 /// The filters, and how many system calls they leave.
-fn programs(has_network: bool) -> seccompiler::Result<([BpfProgram; 2], usize)> {
+fn programs(stage: Stage, has_network: bool) -> seccompiler::Result<([BpfProgram; 2], usize)> {
     let arch: TargetArch = std::env::consts::ARCH.try_into()?;
-    let any = ANY.iter().chain(ANY_HERE).map(|call| (*call, Vec::new()));
-    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = any.collect();
-    rules.extend(conditional(has_network)?);
+    let any = |calls: &[libc::c_long]| calls.iter().map(|call| (*call, Vec::new())).collect();
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = any(ANY);
+    rules.extend::<BTreeMap<_, _>>(any(ANY_HERE));
+    rules.extend(conditional(stage, has_network)?);
+    if stage == Stage::Mounting {
+        rules.extend::<BTreeMap<_, _>>(any(MOUNTING));
+    }
     // Less the one that there is not.
     let left = rules.len() - 1;
     let errno = |code: libc::c_int| SeccompAction::Errno(code.unsigned_abs());
@@ -249,9 +288,11 @@ fn programs(has_network: bool) -> seccompiler::Result<([BpfProgram; 2], usize)> 
 ///
 /// # Errors
 /// The kernel has no seccomp, or nobody wrote a filter for this architecture.
-pub(super) fn filter(has_network: bool) -> io::Result<usize> {
-    let (programs, left) = programs(has_network).map_err(io::Error::other)?;
-    for program in &programs {
+pub(super) fn filter(stage: Stage, has_network: bool) -> io::Result<usize> {
+    let ([absent, allowed], left) = programs(stage, has_network).map_err(io::Error::other)?;
+    // Filters add up; the one for what is absent stays.
+    let first = (stage == Stage::Mounting).then_some(absent);
+    for program in first.iter().chain([&allowed]) {
         seccompiler::apply_filter_all_threads(program).map_err(io::Error::other)?;
     }
     Ok(left)

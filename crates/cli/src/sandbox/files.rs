@@ -8,8 +8,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, LandlockStatus, NetPort, PathBeneath, PathFd,
-    Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope,
+    ABI, Access, AccessFs, AccessNet, BitFlags, LandlockStatus, PathBeneath, PathFd, Ruleset,
+    RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope,
 };
 
 /// The newest that is asked for (Linux 6.12).
@@ -37,19 +37,13 @@ pub(super) struct Restricted {
     _own: Option<File>,
 }
 
-/// Restricts the calling thread, and those that it starts, to what a server opens while it serves:
-/// its control socket is in `control`, and servers of volumes are at `ports` of TCP.
+/// Restricts the calling thread, and those that it starts, to what a server opens while it serves.
 ///
 /// # Errors
 /// The kernel has no Landlock, or it is turned off.
-pub(super) fn restrict(control: &Path, ports: &[u16]) -> io::Result<Restricted> {
+pub(super) fn restrict() -> io::Result<Restricted> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
-    let rules: [(&Path, BitFlags<AccessFs>); 6] = [
-        // Its own socket there comes and goes.
-        (
-            control,
-            AccessFs::ReadDir | AccessFs::MakeSock | AccessFs::RemoveFile,
-        ),
+    let rules: [(&Path, BitFlags<AccessFs>); 5] = [
         // Its control groups and their bounds, and the processors there are: for the size of the
         // cache, and threads.
         (Path::new("/proc/self"), read),
@@ -73,9 +67,6 @@ pub(super) fn restrict(control: &Path, ports: &[u16]) -> io::Result<Restricted> 
             .scope(Scope::from_all(WANTED))?
             .create()?
             .no_new_privs(false);
-        for port in ports {
-            ruleset = ruleset.add_rule(NetPort::new(*port, AccessNet::ConnectTcp))?;
-        }
         for (path, access) in rules {
             // What is not there is not opened either.
             if let Ok(fd) = PathFd::new(path) {

@@ -3,21 +3,24 @@
 //!
 //! Capabilities and the like belong to threads, and a thread that is started has its starter's: so
 //! they are given away by the first thread, once the volume's devices are open and before there are
-//! others. One other there is: it mounts, with the privileges from before, and ends before the
-//! first request is taken. System calls are taken from all threads at once, when the mount stands.
+//! others. System calls go then, too, but for the few that lead to the mount, which go when it
+//! stands, from all threads at once. What needs privileges later is done by two processes from
+//! before, which read nothing of the volume: the mounter and the helper (decisions/0039).
 
 mod calls;
 mod capabilities;
 mod files;
+mod testing;
 
-use std::path::Path;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use serde::Serialize;
-use stetfs_fuse::start_helper;
+use stetfs::low::{Connector, NbdAddress};
+use stetfs_fuse::{Helper, start_helper};
 
+use self::calls::Stage;
 use crate::failure::{Code, Failure, Result};
-use crate::net::Network;
 
 /// `-o sandbox=`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -56,7 +59,7 @@ pub(crate) struct Sandbox {
     #[serde(skip)]
     restricted: Option<Arc<files::Restricted>>,
     #[serde(skip)]
-    network: Network,
+    connector: Option<Connector>,
 }
 
 impl Sandbox {
@@ -70,21 +73,33 @@ impl Sandbox {
             seccomp: None,
             lacking: Vec::new(),
             restricted: None,
-            network: Network::default(),
+            connector: None,
         }
     }
 
-    /// Prepares it: what will not be possible later is left to another process. To be called by the
-    /// only thread there is, but for the one that mounts.
+    /// Prepares it: what will not be possible later is left to a helper, which hears of the mount
+    /// through `facts` and connects to `servers`. To be called by the only thread there is.
     ///
     /// # Errors
     /// It must be, and cannot.
-    pub(crate) fn prepare(option: Wanted) -> Result<Sandbox> {
+    pub(crate) fn prepare(
+        option: Wanted,
+        facts: Option<OwnedFd>,
+        servers: &[NbdAddress],
+    ) -> Result<Sandbox> {
         let mut sandbox = Sandbox::new(option);
         if option != Wanted::Off {
-            sandbox.helper_pid = sandbox.try_to("have a helper", start_helper())?;
+            let helper = sandbox.try_to("have a helper", start_helper(facts, servers))?;
+            sandbox.helper_pid = helper.map(Helper::pid);
+            let connects = helper.filter(|_| !servers.is_empty());
+            sandbox.connector = connects.map(|helper| Connector(helper));
         }
         Ok(sandbox)
+    }
+
+    /// Who connects to the servers of the volume, if not this process.
+    pub(crate) fn connector(&self) -> Option<Connector> {
+        self.connector
     }
 
     /// Whether anything is given away.
@@ -93,20 +108,19 @@ impl Sandbox {
         self.helper_pid.is_some()
     }
 
-    /// Gives away what belongs to threads: for the calling one, and those that it starts later. The
-    /// control socket is to be in `control`, and what it needs of the network stays.
+    /// Gives away what belongs to threads, for the calling one and those that it starts later, and
+    /// all system calls but those that lead to a mount and serve it.
     ///
     /// # Errors
     /// It must be, and cannot.
-    pub(crate) fn enter(&mut self, control: &Path, network: Network) -> Result {
+    pub(crate) fn enter(&mut self) -> Result {
         if !self.is_on() {
             return Ok(());
         }
         let nnp = rustix::thread::set_no_new_privs(true).map_err(Into::into);
         self.no_new_privileges = self.try_to("set no_new_privs", nnp)?.is_some();
         self.capabilities = self.try_to("give capabilities away", capabilities::give_away())?;
-        let restricted = files::restrict(control, &network.ports);
-        self.network = network;
+        let restricted = testing::without("landlock").and_then(|()| files::restrict());
         if let Some(restricted) = self.try_to("restrict files by Landlock", restricted)? {
             for what in &restricted.lacking {
                 let lacks = std::io::Error::other("the kernel is older");
@@ -115,22 +129,28 @@ impl Sandbox {
             self.landlock = Some(restricted.version.clone());
             self.restricted = Some(Arc::new(restricted));
         }
-        Ok(())
+        self.filter(Stage::Mounting).map(drop)
     }
 
-    /// Gives system calls away, for all threads: the mount stands.
+    /// Gives the other system calls away, for all threads: the mount stands.
     ///
     /// # Errors
     /// It must be, and cannot.
     pub(crate) fn seal(&mut self) -> Result {
         if self.is_on() {
-            let left = self.try_to(
-                "filter system calls by seccomp",
-                calls::filter(self.network.is_used),
-            )?;
+            let left = self.filter(Stage::Serving)?;
             self.seccomp = left.map(|n| format!("{n} system calls left"));
         }
         Ok(())
+    }
+
+    fn filter(&mut self, stage: Stage) -> Result<Option<usize>> {
+        let left = calls::filter(stage, self.connector.is_some());
+        // Said once, of the last.
+        match stage {
+            Stage::Mounting if self.option == Wanted::Auto => Ok(left.ok()),
+            _ => self.try_to("filter system calls by seccomp", left),
+        }
     }
 
     /// The result of an attempt `to` do something; where that failed, `None` and a note if the

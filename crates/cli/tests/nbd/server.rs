@@ -56,9 +56,14 @@ impl Server {
 
     /// `nbdkit` with an image on a port of TCP, one that nobody has if none is named.
     pub(crate) fn tcp(image: &Image, port: Option<u16>, args: &[&str]) -> Server {
+        Server::tcp_at("127.0.0.1", image, port, args)
+    }
+
+    /// The same at one of this machine's addresses.
+    pub(crate) fn tcp_at(at: &str, image: &Image, port: Option<u16>, args: &[&str]) -> Server {
         let port = port.unwrap_or_else(free_port);
         let mut command = cmd::tied("nbdkit", libc::SIGKILL);
-        command.args(["-f", "-i", "127.0.0.1", "-p", &port.to_string()]);
+        command.args(["-f", "-i", at, "-p", &port.to_string()]);
         command.args(args).arg("file").arg(image.path());
         let server = Server {
             child: command.spawn().unwrap(),
@@ -66,7 +71,7 @@ impl Server {
             port: Some(port),
         };
         wait_until("that the server listens", || {
-            std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()
+            std::net::TcpStream::connect((at, port)).is_ok()
         });
         server
     }

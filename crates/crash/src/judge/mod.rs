@@ -13,7 +13,8 @@ mod torn;
 
 use std::sync::Arc;
 
-use stetfs::low::{Ctx, Fs, FsError, MemDevice, SetAttr};
+use stetfs::low::{BlockDevice, Ctx, Fs, FsError, MemDevice, SetAttr};
+use stetfs_ondisk::ext4::features::Incompat;
 use stetfs_ondisk::ext4::inode::InodeFlags;
 use stetfs_ondisk::ext4::superblock::Superblock;
 use stetfs_ondisk::jbd2::block::read_header;
@@ -188,8 +189,10 @@ impl Work {
 
     /// What e2fsck's replay has that is not as in `ours`.
     fn differs_by_e2fsck(&self, crashed: &Crashed, ours: &Seen) -> Result<Option<String>, Finding> {
-        let (by_e2fsck, truncated) =
-            replayed_by_e2fsck(&crashed.device).map_err(|e| Oracle::Replay.says(e))?;
+        let replayed = replayed_by_e2fsck(&crashed.device).map_err(|e| Oracle::Replay.says(e))?;
+        let Some((by_e2fsck, truncated)) = replayed else {
+            return Ok(None);
+        };
         let mut theirs = tree(&Crashed::of(by_e2fsck), &self.options)?;
         // e2fsck 1.47 takes the block of attributes away from a file whose truncation it finishes;
         // the kernel does not.
@@ -261,15 +264,23 @@ impl Work {
     }
 }
 
-/// The volume, and the inodes with names that e2fsck found on the orphan list.
-fn replayed_by_e2fsck(crashed: &MemDevice) -> Result<(MemDevice, Vec<u32>), String> {
+/// The volume, and the inodes with names that e2fsck found on the orphan list. `None`: e2fsck 1.47
+/// cannot do it. It deletes an orphan without the inodes that hold values of its attributes, and
+/// then finds them in no directory, and gives them names in lost+found.
+fn replayed_by_e2fsck(crashed: &MemDevice) -> Result<Option<(MemDevice, Vec<u32>)>, String> {
     let (volume, told) = by_e2fsck(crashed, &["-fy", "-E", "journal_only"])?;
+    let mut head = vec![0; 1024];
+    crashed.read(1024, &mut head).map_err(|e| e.to_string())?;
+    let sb = Superblock::decode_unchecked(&head).map_err(|e| e.to_string())?;
+    if sb.incompat().contains(Incompat::EA_INODE) && told.contains("Clearing orphaned inode") {
+        return Ok(None);
+    }
     let truncated = told
         .lines()
         .filter_map(|line| line.strip_prefix("Truncating orphaned inode "))
         .filter_map(|rest| rest.split(' ').next()?.parse().ok())
         .collect();
-    Ok((volume, truncated))
+    Ok(Some((volume, truncated)))
 }
 
 /// The volume with zeroes behind the record in each commit block, if there was something else.

@@ -3,7 +3,7 @@
 //!
 //! Reads a volume that was closed, without the file system under test: only the layouts are shared.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 
 use stetfs::low::{BlockDevice, MemDevice};
 use stetfs_ondisk::ext4::blockmap::{DIRECT, MAX_LEVELS, pointer};
@@ -44,11 +44,33 @@ const RESIZE_INO: u32 = 7;
 /// Deeper trees are none.
 const DEPTH_MAX: u16 = 5;
 
+/// The owner of each block, by its number; a free block has none.
+#[derive(Debug, Default)]
+pub struct Owners(Vec<Option<Owner>>);
+
+impl Owners {
+    fn of(&self, nr: u64) -> Option<Owner> {
+        *self.0.get(usize::try_from(nr).ok()?)?
+    }
+
+    /// Gives a block to an owner; the one that it had.
+    fn insert(&mut self, nr: u64, owner: Owner) -> Option<Owner> {
+        let slot = self.0.get_mut(usize::try_from(nr).ok()?)?;
+        slot.replace(owner)
+    }
+
+    /// All blocks that are somebody's, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, Owner)> {
+        let numbered = (0..).zip(&self.0);
+        numbered.filter_map(|(nr, owner)| Some((nr, (*owner)?)))
+    }
+}
+
 struct Volume<'d> {
     device: &'d MemDevice,
     geo: Geometry,
     sb: Superblock,
-    owners: BTreeMap<u64, Owner>,
+    owners: Owners,
     xattrs: HashSet<u64>,
 }
 
@@ -208,7 +230,7 @@ impl Volume<'_> {
 ///
 /// # Errors
 /// What does not agree.
-pub fn check(device: &MemDevice) -> Result<BTreeMap<u64, Owner>, String> {
+pub fn check(device: &MemDevice) -> Result<Owners, String> {
     let mut head = vec![0; 1024];
     device.read(1024, &mut head).map_err(said)?;
     let sb = Superblock::decode(&head).map_err(said)?;
@@ -217,13 +239,17 @@ pub fn check(device: &MemDevice) -> Result<BTreeMap<u64, Owner>, String> {
     }
     let geo = sb.geometry().map_err(said)?;
     if geo.blocks_per_cluster > 1 {
-        return Ok(BTreeMap::new());
+        return Ok(Owners::default());
     }
+    if geo.blocks_count > device.size() / u64::from(geo.block_size) {
+        return Err("a volume that is larger than its device".into());
+    }
+    let blocks = usize::try_from(geo.blocks_count).map_err(said)?;
     let mut v = Volume {
         device,
         geo,
         sb,
-        owners: BTreeMap::new(),
+        owners: Owners(vec![None; blocks]),
         xattrs: HashSet::new(),
     };
     v.orphans()?;
@@ -309,7 +335,7 @@ impl Volume<'_> {
             };
             let mut free = 0u64;
             for (bit, nr) in blocks.enumerate() {
-                let owner = self.owners.get(&nr);
+                let owner = self.owners.of(nr);
                 free += u64::from(owner.is_none());
                 let marked = map
                     .as_ref()
@@ -377,10 +403,10 @@ mod tests {
         for block in [1024, 4096] {
             let base = base(block).unwrap();
             let owners = check(&base.image).unwrap();
-            let count = |o: Owner| owners.values().filter(|x| **x == o).count();
+            let count = |o: Owner| owners.iter().filter(|(_, x)| *x == o).count();
             assert_eq!(count(Owner::Journal), 1024);
             assert!(count(Owner::Directory) >= 6, "{}", count(Owner::Directory));
-            for (nr, owner) in &owners {
+            for (nr, owner) in owners.iter() {
                 if !matches!(owner, Owner::Bitmap) {
                     continue;
                 }

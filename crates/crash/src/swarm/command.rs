@@ -1,12 +1,14 @@
 //! The command line of `stetfs crash swarm`.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
+use parking_lot::Mutex;
 use serde::Serialize;
 
 use super::coverage::{Coverage, Covered};
@@ -40,6 +42,9 @@ pub struct SwarmArgs {
     /// Stop at so many failures.
     #[arg(long, value_name = "N", default_value_t = 1)]
     failures: usize,
+    /// Runs at a time [default: one for each processor].
+    #[arg(long, value_name = "N")]
+    jobs: Option<usize>,
     /// A step that takes longer, in seconds, hangs.
     #[arg(long, value_name = "N", default_value_t = 60)]
     patience: u64,
@@ -105,6 +110,35 @@ pub struct Swarmed {
     pub broken: Vec<Broken>,
 }
 
+/// The sums so far.
+#[derive(Default)]
+struct Sums {
+    runs: u64,
+    operations: (u64, u64),
+    tried: Tried,
+    coverage: Coverage,
+    broken: Vec<Broken>,
+}
+
+impl Sums {
+    /// Adds a run; the broken promise, if there is one.
+    fn add(&mut self, done: Done) -> Option<Found> {
+        self.runs += 1;
+        self.coverage.add(&done.plan, done.tried.states);
+        self.tried.add(&done.tried);
+        self.operations.0 += done.operations.0;
+        self.operations.1 += done.operations.1;
+        done.found
+    }
+
+    /// Whether there are so many failures, or a run that hangs: it goes on, and takes time from all
+    /// that follows.
+    fn is_enough(&self, failures: usize) -> bool {
+        let hangs = |broken: &Broken| broken.finding.oracle == Oracle::Hang;
+        self.broken.len() >= failures.max(1) || self.broken.iter().any(hangs)
+    }
+}
+
 /// Time to shrink one failure.
 const SHRINK: Duration = Duration::from_secs(60);
 /// How often each plan is tried then: threads take their own time.
@@ -150,36 +184,53 @@ impl SwarmArgs {
             (seconds, _) => seconds,
         };
         let deadline = seconds.map(|s| start + Duration::from_secs_f64(s.min(1e8)));
-        let mut coverage = Coverage::default();
-        let (mut runs, mut operations, mut tried) = (0, (0, 0), Tried::default());
-        let mut broken = Vec::new();
-        while self.runs.is_none_or(|most| runs < most)
-            && deadline.is_none_or(|d| Instant::now() < d)
-            && broken.len() < self.failures.max(1)
-        {
-            let plan = Plan::draw(self.seed.wrapping_add(runs), &self.with)?;
-            runs += 1;
-            let done = self.try_plan(&plan).with_context(|| plan.to_string())?;
-            coverage.add(&done.plan, done.tried.states);
-            tried.add(&done.tried);
-            operations.0 += done.operations.0;
-            operations.1 += done.operations.1;
-            let Some(found) = done.found else { continue };
-            // A hanging run goes on, and takes time from all that follows.
-            let is_hang = found.finding.oracle == Oracle::Hang;
-            broken.push(self.told(&plan, found)?);
-            if is_hang {
-                break;
+        let cpus = || thread::available_parallelism().map_or(1, |n| n.get());
+        let jobs = self.jobs.unwrap_or_else(cpus).max(1);
+        let sums = Mutex::new(Sums::default());
+        let next = AtomicU64::new(0);
+        let job = || -> Result<()> {
+            while deadline.is_none_or(|d| Instant::now() < d)
+                && !sums.lock().is_enough(self.failures)
+            {
+                let n = next.fetch_add(1, Ordering::Relaxed);
+                if self.runs.is_some_and(|most| n >= most) {
+                    break;
+                }
+                let plan = Plan::draw(self.seed.wrapping_add(n), &self.with)?;
+                let done = self.try_plan(&plan).with_context(|| plan.to_string())?;
+                let found = sums.lock().add(done);
+                if let Some(found) = found {
+                    self.found(&plan, found, &sums)?;
+                }
             }
-        }
+            Ok(())
+        };
+        thread::scope(|scope| {
+            let all: Vec<_> = (0..jobs).map(|_| scope.spawn(job)).collect();
+            let mut joined = all.into_iter().map(|job| job.join());
+            joined.try_for_each(|done| done.map_err(|_| anyhow!("a job panicked"))?)
+        })?;
+        let mut sums = sums.into_inner();
+        sums.broken.sort_by_key(|broken| broken.seed);
         Ok(Swarmed {
-            runs,
+            runs: sums.runs,
             seconds: start.elapsed().as_secs_f64(),
-            operations,
-            tried,
-            coverage: coverage.covered(self.coverage),
-            broken,
+            operations: sums.operations,
+            tried: sums.tried,
+            coverage: sums.coverage.covered(self.coverage),
+            broken: sums.broken,
         })
+    }
+
+    /// Tells of a failure, unless there are enough.
+    fn found(&self, plan: &Plan, found: Found, sums: &Mutex<Sums>) -> Result<()> {
+        // One at a time: a shrinking that has the processors for itself is soon done.
+        let mut sums = sums.lock();
+        if !sums.is_enough(self.failures) {
+            let broken = self.told(plan, found)?;
+            sums.broken.push(broken);
+        }
+        Ok(())
     }
 
     /// Runs a plan in a thread of its own, which is left alone if it hangs.

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use stetfs::low::{Preset, check_option, options_help};
 
 use crate::canary;
-use crate::workload::Deed;
+use crate::workload::{Deed, Family};
 
 /// A question that each run answers.
 #[derive(Clone, Debug)]
@@ -19,6 +19,8 @@ pub struct Dimension {
     /// Its answers, and how often each is drawn; the first is the plain one, which asks nothing
     /// of anything else.
     pub values: Vec<(String, u32)>,
+    /// Of an operation, those that it is drawn with.
+    pub family: Option<Family>,
 }
 
 /// The value of an option that nobody names.
@@ -84,7 +86,10 @@ const WORK: &[(&str, &[(&str, u32)])] = &[
     ("mounts", &[("1", 3), ("2", 1), ("3", 1)]),
     ("again", &[("same", 1), ("other", 1)]),
     ("tree", &[("small", 1), ("large", 1)]),
-    ("sizes", &[("small", 3), ("large", 1)]),
+    ("names", &[("mixed", 2), ("long", 1)]),
+    ("sizes", &[("small", 2), ("large", 1)]),
+    // How many of the changes are synced at once, where files are synced.
+    ("syncs", &[("third", 2), ("each", 1), ("seldom", 1)]),
     ("user", &[("root", 1), ("other", 1)]),
     ("recovery", &[("whole", 2), ("cut", 2), ("cut-twice", 1)]),
 ];
@@ -92,11 +97,16 @@ const WORK: &[(&str, &[(&str, u32)])] = &[
 /// How often an operation is drawn: not at all, seldom, often. Most are left out of most runs, so
 /// that those that are there meet.
 const OFTEN: &[(&str, u32)] = &[("no", 6), ("some", 3), ("much", 1)];
+/// The same of a family that a run is about.
+const IN_FOCUS: &[(&str, u32)] = &[("no", 1), ("some", 2), ("much", 2)];
+/// The families that a run is about: operations that work on the same thing are drawn together.
+pub const FOCUS: [&str; 2] = ["focus", "beside"];
 
 fn of_table(table: &[(&str, &[(&str, u32)])]) -> Vec<Dimension> {
     let each = table.iter().map(|(name, values)| Dimension {
         name: (*name).into(),
         values: owned(values),
+        family: None,
     });
     each.collect()
 }
@@ -124,6 +134,7 @@ fn journal() -> Vec<Dimension> {
     let mut all = vec![Dimension {
         name: "preset".into(),
         values: presets.collect(),
+        family: None,
     }];
     let mut options: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for option in options_help() {
@@ -141,6 +152,7 @@ fn journal() -> Vec<Dimension> {
         all.push(Dimension {
             name: format!("{JOURNAL}{name}"),
             values: std::iter::once(unsaid).chain(said).collect(),
+            family: None,
         });
     }
     all
@@ -154,6 +166,7 @@ fn canaries() -> Dimension {
         values: std::iter::once(("no".to_owned(), 1))
             .chain(faults)
             .collect(),
+        family: None,
     }
 }
 
@@ -169,9 +182,20 @@ fn all() -> Vec<Dimension> {
     all.extend(of_table(OPTIONS));
     all.extend(of_table(WORK));
     all.push(canaries());
+    let families = || Family::ALL.into_iter().map(|family| (family.name(), 1));
+    all.extend(FOCUS.map(|name| {
+        Dimension {
+            name: name.into(),
+            values: std::iter::once(("none".to_owned(), 2))
+                .chain(families())
+                .collect(),
+            family: None,
+        }
+    }));
     all.extend(Deed::ALL.into_iter().map(|deed| Dimension {
         name: format!("{OP}{}", deed.name()),
         values: owned(OFTEN),
+        family: Some(deed.family()),
     }));
     all
 }
@@ -187,17 +211,27 @@ impl Dimension {
         self.values.first().map_or("", |(value, _)| value)
     }
 
-    /// The value that a seed gives; other dimensions have no part in it.
-    pub fn draw(&self, seed: u64) -> &str {
+    /// The value that a seed gives. Of other dimensions only the focus of the run has a part in it,
+    /// the names of families.
+    pub fn draw(&self, seed: u64, focus: &[&str]) -> &str {
         let of_name = xxhash_rust::xxh3::xxh3_64(self.name.as_bytes());
         let mut rng = fastrand::Rng::with_seed(seed ^ of_name);
-        let total: u32 = self.values.iter().map(|(_, weight)| weight).sum();
+        let is_near = |family: Family| focus.contains(&&*family.name());
+        let near = self
+            .family
+            .filter(|family| is_near(*family))
+            .map(|_| IN_FOCUS);
+        let weight = |i: usize| match near {
+            Some(near) => near.get(i).map_or(0, |(_, weight)| *weight),
+            None => self.values.get(i).map_or(0, |(_, weight)| *weight),
+        };
+        let total: u32 = (0..self.values.len()).map(weight).sum();
         let mut at = rng.u32(0..total.max(1));
-        for (value, weight) in &self.values {
-            if at < *weight {
+        for (i, (value, _)) in self.values.iter().enumerate() {
+            if at < weight(i) {
                 return value;
             }
-            at -= weight;
+            at -= weight(i);
         }
         self.plain()
     }

@@ -15,8 +15,6 @@ use crate::workload::{Bounds, Deed, Generator, Op, Script, Session, USER, Weight
 
 /// After one operation in so many a file is looked at.
 const LOOK: u8 = 4;
-/// After one operation in so many what it changed is synced, where files are synced.
-const SYNC: u8 = 3;
 
 /// A thread's operations.
 pub struct Draws {
@@ -29,8 +27,8 @@ pub struct Draws {
     left: usize,
     /// It acts as another user than root.
     acts: bool,
-    /// Files are synced.
-    syncs: bool,
+    /// After one operation in so many what it changed is synced; 0: files are not.
+    syncs: u8,
     /// The path that is synced next.
     changed: Option<String>,
     name: String,
@@ -71,8 +69,11 @@ fn bounds(plan: &Plan) -> Bounds {
         },
         _ => bounds,
     };
-    let write = bounds.write.min(write_max(plan));
-    Bounds { write, ..bounds }
+    Bounds {
+        write: bounds.write.min(write_max(plan)),
+        long: plan.is("names", "long"),
+        ..bounds
+    }
 }
 
 impl Draws {
@@ -82,7 +83,12 @@ impl Draws {
         let seed = plan.seed.wrapping_mul(8).wrapping_add(thread as u64) ^ of_mount << 48;
         Draws {
             acts: plan.is("user", "other"),
-            syncs: !plan.is("op-fsync", "no"),
+            syncs: match plan.get("syncs") {
+                _ if plan.is("op-fsync", "no") => 0,
+                "each" => 1,
+                "seldom" => 8,
+                _ => 3,
+            },
             changed: None,
             script,
             generator: Generator::drawing(seed, weights(plan), bounds(plan)),
@@ -195,7 +201,7 @@ impl Feed for Draws {
                 self.compare(session, path)?;
             }
         }
-        if self.syncs && !op.is_sync() && self.rng.u8(0..SYNC) == 0 {
+        if self.syncs > 0 && !op.is_sync() && self.rng.u8(0..self.syncs) == 0 {
             let path = paths(op).last().map(|path| (*path).to_owned());
             self.changed = path.filter(|path| self.script.last().find(path).is_some());
         }

@@ -6,7 +6,7 @@ use std::fmt;
 use anyhow::{Result, bail};
 use stetfs::low::{Composition, Preset, check_region};
 
-use super::dimension::{Dimension, JOURNAL, OP, UNSAID, dimensions};
+use super::dimension::{Dimension, FOCUS, JOURNAL, OP, UNSAID, dimensions};
 
 /// `NAME=VALUE`, of a dimension that is not drawn.
 pub type Fixed = (String, String);
@@ -32,9 +32,16 @@ impl Plan {
     /// A name or a value that is not there.
     pub fn draw(seed: u64, fixed: &[Fixed]) -> Result<Plan> {
         let all = dimensions();
+        let of_focus = |name: &str| -> Option<&str> {
+            let said = fixed.iter().find(|(known, _)| known == name);
+            let dimension = || all.iter().find(|d| d.name == name);
+            said.map(|(_, value)| &**value)
+                .or_else(|| Some(dimension()?.draw(seed, &[])))
+        };
+        let focus: Vec<&str> = FOCUS.into_iter().filter_map(of_focus).collect();
         let mut values: BTreeMap<String, String> = all
             .iter()
-            .map(|d| (d.name.clone(), d.draw(seed).to_owned()))
+            .map(|d| (d.name.clone(), d.draw(seed, &focus).to_owned()))
             .collect();
         for (name, value) in fixed {
             let Some(dimension) = all.iter().find(|d| d.name == *name) else {

@@ -12,6 +12,6 @@ pub mod text;
 
 pub use named::{Case, cases};
 pub use op::{Op, bytes};
-pub use random::{Bounds, Deed, Generator, USER, Weights};
+pub use random::{Bounds, Deed, Family, Generator, USER, Weights};
 pub use script::{Progress, Script};
 pub use session::Session;

@@ -8,7 +8,7 @@ mod names;
 mod there;
 mod volume;
 
-pub use self::deed::{Deed, Weights};
+pub use self::deed::{Deed, Family, Weights};
 use self::there::There;
 pub use self::volume::USER;
 use super::ace::touched;
@@ -33,6 +33,8 @@ pub struct Bounds {
     /// The number of names that are given: with few, those that were free again are soon used
     /// again.
     pub names: u32,
+    /// Nearly all names are as long as can be: a few of them fill a block of a directory.
+    pub long: bool,
 }
 
 impl Default for Bounds {
@@ -42,6 +44,7 @@ impl Default for Bounds {
             write: 20_000,
             entries: 40,
             names: 1000,
+            long: false,
         }
     }
 }

@@ -112,6 +112,19 @@ impl Session {
                 }
                 Ok(done)
             }
+            Op::Copy {
+                from,
+                offset,
+                to,
+                at,
+                len,
+            } => Ok(Op::Copy {
+                from: from.clone(),
+                offset: *offset,
+                to: to.clone(),
+                at: *at,
+                len: self.copy(from, *offset, (to, *at), *len)?,
+            }),
             _ => self.run_whole(op).map(|()| op.clone()),
         }
     }
@@ -125,7 +138,9 @@ impl Session {
             Op::Mkdir { path, mode } => self.mkdir(path, *mode),
             Op::Symlink { path, target } => self.symlink(path, target),
             // It is done, or refused, by its caller.
-            Op::Write { .. } | Op::MapWrite { .. } => Err(FsError::Errno(libc::EINVAL)),
+            Op::Write { .. } | Op::MapWrite { .. } | Op::Copy { .. } => {
+                Err(FsError::Errno(libc::EINVAL))
+            }
             Op::Truncate { path, size } => self.set(path, &set_size(*size)),
             Op::Punch { path, offset, len } => {
                 self.fallocate(path, FallocateMode::PunchHole, *offset, *len)
@@ -156,13 +171,6 @@ impl Session {
             Op::Mkfifo { path, mode } => self.mkfifo(path, *mode),
             Op::RenameNew { from, to } => self.rename(from, to, no_replace()),
             Op::Whiteout { from, to } => self.rename(from, to, whiteout()),
-            Op::Copy {
-                from,
-                offset,
-                to,
-                at,
-                len,
-            } => self.copy(from, *offset, (to, *at), *len),
             Op::SetAcl { path, user, perms } => self.set_acl(path, *user, *perms),
             Op::SetXattr {
                 path,

@@ -38,6 +38,7 @@ pub enum LowLatency {
 }
 
 /// What processors are kept awake with; nothing where that is off.
+#[derive(Default)]
 pub(crate) struct Means(Option<Hold>);
 
 impl Means {

@@ -1,52 +1,48 @@
 //! The server's end: starting the helper, and asking it.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use rustix::mount::MountFlags;
-use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
+use rustix::net::SendFlags;
+use stetfs::low::{Connect, NbdAddress};
 
 use super::message::{self, Answer, Order, Question};
-use crate::mounted::Mounted;
+use crate::passing;
 
 /// The name under which this program is started as a helper.
 pub const HELPER: &str = "stetfs-helper";
 
 /// The server's end.
 #[derive(Debug)]
-pub(crate) struct Helper {
+pub struct Helper {
     pid: u32,
     /// Orders may take as long as the unmount that they wait for, …
     orders: Mutex<OwnedFd>,
     /// … and questions come from requests that an unmount waits for.
     questions: Mutex<OwnedFd>,
+    /// Servers of volumes, and a socket for each through which connections to it come: the helper
+    /// may wait for one for long, and an unmount for that.
+    ways: Vec<(NbdAddress, Mutex<OwnedFd>)>,
     asked: AtomicU64,
 }
 
 /// The one of this process.
 static OURS: OnceLock<Helper> = OnceLock::new();
 
-/// Starts the helper of this process, which may then give its privileges away, and gives its
-/// process id. Once a process.
+/// Starts the helper of this process, which may then give its privileges away. Once a process.
+///
+/// All that it is told, it is told here, before the volume is looked at: that it hears of the mount
+/// from the mounter, through `facts`, and connects to these servers.
 ///
 /// # Errors
 /// It cannot be started.
-pub fn start_helper() -> io::Result<u32> {
-    let pair = || {
-        rustix::net::socketpair(
-            AddressFamily::UNIX,
-            SocketType::SEQPACKET,
-            SocketFlags::CLOEXEC,
-            None,
-        )
-    };
-    let ((orders, its_orders), (questions, its_questions)) = (pair()?, pair()?);
+pub fn start_helper(facts: Option<OwnedFd>, servers: &[NbdAddress]) -> io::Result<&'static Helper> {
+    let ((orders, its_orders), (questions, its_questions)) = (passing::pair()?, passing::pair()?);
     let started = Command::new("/proc/self/exe")
         .arg0(HELPER)
         .current_dir("/")
@@ -54,17 +50,31 @@ pub fn start_helper() -> io::Result<u32> {
         .stdout(Stdio::from(its_questions))
         .stderr(Stdio::null())
         .spawn()?;
+    let (mut ways, mut its) = (Vec::new(), Vec::new());
+    for server in servers {
+        let (way, its_way) = passing::pair()?;
+        ways.push((server.clone(), Mutex::new(way)));
+        its.push(its_way);
+    }
+    let facts = facts.ok_or(io::ErrorKind::AlreadyExists)?;
+    let fds: Vec<_> = [&facts].into_iter().chain(&its).map(AsFd::as_fd).collect();
+    passing::send(&orders, &message::addresses(servers), &fds)?;
     let helper = Helper {
         pid: started.id(),
         orders: Mutex::new(orders),
         questions: Mutex::new(questions),
+        ways,
         asked: AtomicU64::new(0),
     };
-    let pid = helper.pid;
     // It is not waited for: it ends after this process.
     OURS.set(helper)
         .map_err(|_| io::Error::from(io::ErrorKind::AlreadyExists))?;
-    Ok(pid)
+    OURS.get().ok_or_else(|| io::ErrorKind::NotFound.into())
+}
+
+/// Has the socket removed at which the server could be asked. Whether somebody does.
+pub fn hush() -> bool {
+    ours().is_some_and(|helper| helper.order(Order::Hush).is_ok())
 }
 
 /// The helper of this process; none in one that keeps its privileges.
@@ -73,18 +83,9 @@ pub(crate) fn ours() -> Option<&'static Helper> {
 }
 
 impl Helper {
-    /// Says what mount it is for, the flags that it has, and the loop device that shows the volume.
-    /// The first word counts.
-    pub(crate) fn told_of(
-        &self,
-        mounted: &Mounted,
-        flags: MountFlags,
-        device: Option<&Path>,
-    ) -> io::Result<()> {
-        let text = message::about(mounted, flags, device);
-        let orders = self.orders.lock();
-        rustix::net::send(&*orders, &text, SendFlags::NOSIGNAL)?;
-        Ok(())
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.pid
     }
 
     /// Has a change made, and waits for it.
@@ -102,6 +103,12 @@ impl Helper {
         }
     }
 
+    /// Says something else than an order, as nobody does who was not taken over.
+    #[cfg(debug_assertions)]
+    pub(crate) fn lie(&self, text: &[u8]) {
+        let _ = exchange(&self.orders, text);
+    }
+
     /// Asks, which takes longer than most requests. `None`: nobody knows.
     pub(crate) fn ask(&self, question: Question) -> Option<Answer> {
         self.asked.fetch_add(1, Ordering::Relaxed);
@@ -112,6 +119,18 @@ impl Helper {
     /// Questions that were asked so far.
     pub(crate) fn questions(&self) -> u64 {
         self.asked.load(Ordering::Relaxed)
+    }
+}
+
+impl Connect for Helper {
+    fn connect(&self, address: &NbdAddress) -> io::Result<OwnedFd> {
+        let way = self.ways.iter().find(|(known, _)| known == address);
+        let (_, way) = way.ok_or(io::ErrorKind::PermissionDenied)?;
+        let way = way.lock();
+        rustix::net::send(&*way, b".", SendFlags::NOSIGNAL)?;
+        let (said, fds) = passing::receive(&*way)?;
+        let socket = fds.into_iter().next();
+        socket.ok_or_else(|| message::read_refusal(&said))
     }
 }
 

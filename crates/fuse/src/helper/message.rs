@@ -10,23 +10,21 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::net::RecvFlags;
+use stetfs::low::NbdAddress;
 
 use crate::mount::Unmount;
 use crate::mounted::Mounted;
 use crate::mountinfo::{MountEntry, bytes};
 
-/// No message is longer.
-const LONGEST: usize = 16 << 10;
+/// No order, question or answer is longer.
+const LONGEST: usize = 64;
 
-/// The next message; empty when the other end is closed.
+/// The next of them; empty when the other end is closed.
 pub(super) fn receive(socket: impl AsFd) -> io::Result<Vec<u8>> {
-    let mut buf = vec![0; LONGEST];
+    let mut buf = [0; LONGEST];
     loop {
         match rustix::net::recv(&socket, &mut buf[..], RecvFlags::empty()) {
-            Ok((n, _)) => {
-                buf.truncate(n);
-                return Ok(buf);
-            }
+            Ok((n, _)) => return Ok(buf.get(..n).unwrap_or_default().to_vec()),
             Err(Errno::INTR) => {}
             Err(e) => return Err(e.into()),
         }
@@ -59,6 +57,8 @@ pub(crate) enum Order {
     Abort,
     /// Lets the kernel forget what it holds of the loop device.
     Forget,
+    /// Removes the socket at which the server could be asked.
+    Hush,
 }
 
 impl Order {
@@ -68,6 +68,7 @@ impl Order {
             Order::Remount(flags) => [2, u64::from(flags.bits())],
             Order::Abort => [3, 0],
             Order::Forget => [4, 0],
+            Order::Hush => [5, 0],
         })
     }
 
@@ -82,6 +83,7 @@ impl Order {
             2 => Some(Order::Remount(MountFlags::from_bits_truncate(flags))),
             3 => Some(Order::Abort),
             4 => Some(Order::Forget),
+            5 => Some(Order::Hush),
             _ => None,
         }
     }
@@ -158,13 +160,14 @@ impl Answer {
     }
 }
 
-/// The mount: device number, flags, namespace if it is another, directory, loop device if there is
-/// one.
-pub(super) fn about(mounted: &Mounted, flags: MountFlags, device: Option<&Path>) -> Vec<u8> {
+/// The mount: device number, type, flags, namespace if it is another, directory, loop device if
+/// there is one.
+pub(crate) fn about(mounted: &Mounted, flags: MountFlags, device: Option<&Path>) -> Vec<u8> {
     let namespace = mounted.namespace().map(|n| n.to_string());
     let flags = flags.bits().to_string();
     let parts = [
         mounted.dev().as_bytes(),
+        mounted.entry().fstype.as_bytes(),
         flags.as_bytes(),
         namespace.as_deref().unwrap_or_default().as_bytes(),
         bytes(mounted.dir()),
@@ -174,10 +177,11 @@ pub(super) fn about(mounted: &Mounted, flags: MountFlags, device: Option<&Path>)
 }
 
 /// The mount, its flags, and the loop device.
-pub(super) fn read_about(text: &[u8]) -> Option<(Mounted, MountFlags, Option<PathBuf>)> {
+pub(crate) fn read_about(text: &[u8]) -> Option<(Mounted, MountFlags, Option<PathBuf>)> {
     let mut parts = text.split(|b| *b == 0);
     let mut next = || parts.next();
-    let (dev, flags, namespace, dir, device) = (next()?, next()?, next()?, next()?, next()?);
+    let (dev, fstype, flags) = (next()?, next()?, next()?);
+    let (namespace, dir, device) = (next()?, next()?, next()?);
     let flags = std::str::from_utf8(flags).ok()?.parse().ok()?;
     let path = |bytes| PathBuf::from(OsStr::from_bytes(bytes));
     let entry = MountEntry {
@@ -185,7 +189,7 @@ pub(super) fn read_about(text: &[u8]) -> Option<(Mounted, MountFlags, Option<Pat
         dev: String::from_utf8(dev.to_vec()).ok()?,
         dir: path(dir),
         read_only: false,
-        fstype: String::new(),
+        fstype: String::from_utf8(fstype.to_vec()).ok()?,
         source: Default::default(),
     };
     let mounted = match std::str::from_utf8(namespace).ok()? {
@@ -194,6 +198,68 @@ pub(super) fn read_about(text: &[u8]) -> Option<(Mounted, MountFlags, Option<Pat
     };
     let flags = MountFlags::from_bits_truncate(flags);
     Some((mounted, flags, (!device.is_empty()).then(|| path(device))))
+}
+
+/// What the mounter tells the helper: the mount, and the name of the server's socket if it has one.
+pub(crate) fn facts(
+    mounted: &Mounted,
+    flags: MountFlags,
+    device: Option<&Path>,
+    entrance: Option<&str>,
+) -> Vec<u8> {
+    let about = about(mounted, flags, device);
+    [entrance.unwrap_or_default().as_bytes(), &about].join(&0)
+}
+
+/// What the helper knows of the mount.
+#[derive(Debug)]
+pub(super) struct Facts {
+    pub(super) mounted: Mounted,
+    pub(super) flags: MountFlags,
+    pub(super) device: Option<PathBuf>,
+    pub(super) entrance: Option<String>,
+}
+
+pub(super) fn read_facts(text: &[u8]) -> Option<Facts> {
+    let end = text.iter().position(|b| *b == 0)?;
+    let (entrance, about) = text.split_at_checked(end)?;
+    let (mounted, flags, device) = read_about(about.get(1..)?)?;
+    let entrance = std::str::from_utf8(entrance).ok()?;
+    Some(Facts {
+        mounted,
+        flags,
+        device,
+        entrance: (!entrance.is_empty()).then(|| entrance.to_owned()),
+    })
+}
+
+/// The way of a helper: the addresses of the servers that it connects to.
+pub(super) fn addresses(all: &[NbdAddress]) -> Vec<u8> {
+    let all: Vec<String> = all.iter().map(NbdAddress::to_string).collect();
+    // Never empty.
+    [vec![b'.'], all.join("\n").into_bytes()].concat()
+}
+
+pub(super) fn read_addresses(text: &[u8]) -> Option<Vec<NbdAddress>> {
+    let all = std::str::from_utf8(text.strip_prefix(b".")?).ok()?;
+    all.lines().map(|line| line.parse().ok()).collect()
+}
+
+/// What came of a connection that was asked for: an errno if there is one, and what is said of it.
+pub(super) fn refusal(e: &io::Error) -> Vec<u8> {
+    let errno = e.raw_os_error().unwrap_or(0);
+    [&errno.to_ne_bytes(), e.to_string().as_bytes()].concat()
+}
+
+/// The error that an answer without a connection tells of.
+pub(super) fn read_refusal(text: &[u8]) -> io::Error {
+    match text.split_first_chunk::<4>() {
+        Some((errno, said)) => match i32::from_ne_bytes(*errno) {
+            0 => io::Error::other(String::from_utf8_lossy(said).into_owned()),
+            errno => io::Error::from_raw_os_error(errno),
+        },
+        None => io::Error::other("the helper is gone, and with it who could connect"),
+    }
 }
 
 #[cfg(test)]
@@ -208,6 +274,7 @@ mod tests {
             Order::Remount(MountFlags::RDONLY | MountFlags::NOATIME),
             Order::Abort,
             Order::Forget,
+            Order::Hush,
         ] {
             assert_eq!(Order::from_bytes(&order.to_bytes()), Some(order));
         }
@@ -258,7 +325,37 @@ mod tests {
         );
         let (mounted, _, device) = read_about(&there).unwrap_or_else(|| panic!("{there:?}"));
         assert_eq!(mounted.namespace(), Some(4_026_531_840));
+        assert_eq!(mounted.entry().fstype, "fuse.stetfs");
         assert_eq!(device, Some("/dev/loop3".into()));
         assert_eq!(read_about(b"7:1").map(|_| ()), None);
+        for name in [None, Some("7-12.sock 9")] {
+            let told = facts(&mounted, flags, device.as_deref(), name);
+            let facts = read_facts(&told).unwrap_or_else(|| panic!("{told:?}"));
+            assert_eq!(facts.mounted.dir(), mounted.dir());
+            assert_eq!((facts.flags, facts.entrance.as_deref()), (flags, name));
+            assert_eq!(facts.device, device);
+        }
+        assert!(read_facts(b"").is_none() && read_facts(b"x").is_none());
+    }
+
+    #[test]
+    fn addresses_and_refusals_arrive() -> io::Result<()> {
+        let parsed = |text: &str| text.parse::<NbdAddress>().map_err(io::Error::other);
+        let two = [
+            parsed("nbd://there/d")?,
+            parsed("nbd+unix:///?socket=/a%0Ab")?,
+        ];
+        for all in [&two[..], &two[..1], &[]] {
+            assert_eq!(read_addresses(&addresses(all)).as_deref(), Some(all));
+        }
+        assert_eq!(read_addresses(b""), None);
+        assert_eq!(read_addresses(b".what"), None);
+        let refused = io::Error::from_raw_os_error(libc::ECONNREFUSED);
+        let arrived = read_refusal(&refusal(&refused));
+        assert_eq!(arrived.kind(), io::ErrorKind::ConnectionRefused);
+        let unknown = read_refusal(&refusal(&io::Error::other("no such name")));
+        assert_eq!(unknown.to_string(), "no such name");
+        assert!(read_refusal(b"").to_string().contains("gone"));
+        Ok(())
     }
 }

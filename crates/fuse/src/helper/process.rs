@@ -1,61 +1,81 @@
 //! The helper's own side.
 
-use std::cell::Cell;
 use std::io;
-use std::os::fd::AsFd;
-use std::path::Path;
+use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
+use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::mount::MountFlags;
 use rustix::net::SendFlags;
+use stetfs::low::Route;
 
-use super::message::{self, Answer, Order, Question};
+use super::message::{self, Answer, Facts, Order, Question};
 use crate::mount::MountError;
-use crate::mounted::Mounted;
-use crate::{caller, calls, loopdev, sys};
+use crate::{caller, calls, loopdev, passing, sys};
 
-/// The helper's main function: standard input brings orders, standard output questions.
-pub fn helper() -> ExitCode {
+/// The helper's main function: standard input brings orders, standard output questions. `remove`
+/// removes the socket at which the server can be asked, by its name ([`crate::Entrance`]).
+pub fn helper(remove: fn(&str)) -> ExitCode {
     // A service manager ends all processes of a service, and the server then needs its helper.
     sys::ignore_signals(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP]);
-    let questions = std::thread::Builder::new()
-        .name("questions".into())
-        .spawn(|| {
-            serve(rustix::stdio::stdout(), |bytes| {
-                Question::from_bytes(bytes)
-                    .and_then(answer)
-                    .map_or_else(Vec::new, Answer::to_bytes)
-            });
-        });
-    if questions.is_err() {
-        return ExitCode::FAILURE;
+    match start() {
+        Some(facts) => {
+            let mut orders = Orders {
+                facts,
+                known: None,
+                kept: MountFlags::empty(),
+                remove,
+            };
+            serve(rustix::stdio::stdin(), |bytes| orders.answer(bytes));
+            // The server is gone.
+            orders.hush();
+            ExitCode::SUCCESS
+        }
+        None => ExitCode::FAILURE,
     }
-    let mut told = None;
-    let orders = rustix::stdio::stdin();
-    // What is gone before it was told of anything leaves nothing to do.
-    while told.is_none() {
-        match message::receive(orders) {
-            Ok(text) if !text.is_empty() => told = message::read_about(&text),
-            _ => return ExitCode::SUCCESS,
+}
+
+/// Hears the one thing that is believed, and starts a thread for each socket but that of the
+/// orders. Gives the one that tells of the mount.
+fn start() -> Option<OwnedFd> {
+    let (text, fds) = passing::receive(rustix::stdio::stdin()).ok()?;
+    let servers = message::read_addresses(&text)?;
+    let mut fds = fds.into_iter();
+    let facts = fds.next()?;
+    let thread = |name: &str| std::thread::Builder::new().name(name.into());
+    let questions = || {
+        serve(rustix::stdio::stdout(), |bytes| {
+            Question::from_bytes(bytes)
+                .and_then(answer)
+                .map_or_else(Vec::new, Answer::to_bytes)
+        });
+    };
+    thread("questions").spawn(questions).ok()?;
+    for (server, way) in servers.iter().zip(fds) {
+        let route = Route::to(server);
+        thread("connections")
+            .spawn(move || connect(&route, &way))
+            .ok()?;
+    }
+    Some(facts)
+}
+
+/// Connects to one server whenever it is asked to.
+fn connect(route: &Route, way: &OwnedFd) {
+    while message::receive(way).is_ok_and(|asked| !asked.is_empty()) {
+        let passed = match route.connect(Duration::MAX) {
+            Ok(socket) => passing::send(way, b".", &[socket.as_fd()]),
+            Err(e) => passing::send(way, &message::refusal(&e), &[]),
+        };
+        if passed.is_err() {
+            return;
         }
     }
-    let Some((mounted, flags, device)) = told else {
-        return ExitCode::SUCCESS;
-    };
-    let kept = Cell::new(flags & PROTECTING);
-    serve(orders, |bytes| {
-        let done = match Order::from_bytes(bytes) {
-            Some(order) => obey(order, &mounted, &kept, device.as_deref()),
-            None => Err(io::ErrorKind::InvalidInput.into()),
-        };
-        let errno = done.map_or_else(|e| e.raw_os_error().unwrap_or(libc::EIO), |()| 0);
-        Answer([u64::from(errno.unsigned_abs()), 0, 0]).to_bytes()
-    });
-    ExitCode::SUCCESS
 }
 
 /// Answers each message until the other end is closed.
-fn serve(socket: impl AsFd, answer: impl Fn(&[u8]) -> Vec<u8>) {
+fn serve(socket: impl AsFd, mut answer: impl FnMut(&[u8]) -> Vec<u8>) {
     while let Ok(bytes) = message::receive(&socket) {
         // Of a message without content the end cannot be told; nobody sends one.
         if bytes.is_empty() {
@@ -78,20 +98,67 @@ const PROTECTING: MountFlags = MountFlags::NOSUID
     .union(MountFlags::NOEXEC)
     .union(MountFlags::NOSYMFOLLOW);
 
-fn obey(
-    order: Order,
-    mounted: &Mounted,
-    kept: &Cell<MountFlags>,
-    device: Option<&Path>,
-) -> io::Result<()> {
-    match order {
-        Order::Unmount(how) => mounted.take_down(how).map_err(errno),
-        Order::Remount(flags) => {
-            kept.set(kept.get() | (flags & PROTECTING));
-            mounted.change_flags(flags | kept.get()).map_err(errno)
+/// The orders of the server, about the one mount that the mounter tells of.
+struct Orders {
+    facts: OwnedFd,
+    known: Option<Facts>,
+    /// Flags that it keeps.
+    kept: MountFlags,
+    remove: fn(&str),
+}
+
+impl Orders {
+    fn answer(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let done = match Order::from_bytes(bytes) {
+            Some(order) => self.obey(order),
+            None => Err(io::ErrorKind::InvalidInput.into()),
+        };
+        let errno = done.map_or_else(|e| e.raw_os_error().unwrap_or(libc::EIO), |()| 0);
+        Answer([u64::from(errno.unsigned_abs()), 0, 0]).to_bytes()
+    }
+
+    /// Hears of the mount, where it stands: the server is told of it later.
+    fn know(&mut self) {
+        if self.known.is_none()
+            && let Ok((text, _)) = passing::receive_now(&self.facts)
+            && let Some(facts) = message::read_facts(&text)
+        {
+            self.kept = facts.flags & PROTECTING;
+            self.known = Some(facts);
         }
-        Order::Abort => mounted.abort(),
-        Order::Forget => device.map_or(Ok(()), loopdev::forget_content),
+    }
+
+    fn obey(&mut self, order: Order) -> io::Result<()> {
+        self.know();
+        if order == Order::Hush {
+            self.hush();
+            return Ok(());
+        }
+        // Nothing is mounted, and nobody is believed that it is.
+        let Some(facts) = &self.known else {
+            return Err(Errno::PERM.into());
+        };
+        match order {
+            Order::Unmount(how) => facts.mounted.take_down(how).map_err(errno),
+            Order::Remount(flags) => {
+                self.kept |= flags & PROTECTING;
+                facts.mounted.change_flags(flags | self.kept).map_err(errno)
+            }
+            Order::Abort => facts.mounted.abort(),
+            Order::Forget => facts
+                .device
+                .as_deref()
+                .map_or(Ok(()), loopdev::forget_content),
+            Order::Hush => Ok(()),
+        }
+    }
+
+    /// Removes the socket at which the server could be asked.
+    fn hush(&mut self) {
+        self.know();
+        if let Some(name) = self.known.as_mut().and_then(|facts| facts.entrance.take()) {
+            (self.remove)(&name);
+        }
     }
 }
 

@@ -35,7 +35,7 @@ use self::node::node_of;
 pub use self::offline::Offline;
 use self::port::Port;
 pub use self::ring::OPERATION;
-pub(crate) use self::ring::{queues, spare_all};
+pub(crate) use self::ring::{Rings, queues, spare_all};
 pub use self::sink::Answers;
 pub use self::times::{RequestLatency, request_latency};
 pub(crate) use self::times::{Timed, Timer};
@@ -57,6 +57,8 @@ pub(crate) struct Session<F> {
     channel: Channel,
     agreed: Agreed,
     transport: Arc<Transport>,
+    /// For queues.
+    spare: Rings,
     /// What requests come by, once it is made.
     ways: Option<Ways>,
 }
@@ -75,6 +77,7 @@ impl<F: FileSystem> Session<F> {
         fs: Arc<F>,
         fuse: OwnedFd,
         mut options: SessionOptions,
+        mut rings: Rings,
     ) -> io::Result<Session<F>> {
         let channel = Channel::new(fuse);
         let mut buf = vec![0; abi::MIN_READ_BUFFER];
@@ -87,7 +90,7 @@ impl<F: FileSystem> Session<F> {
         let send = |unique: u64, error: i32, body: &[u8]| channel.send(unique, error, [body, &[]]);
         let mut first = agree(request, &options, send)?;
         if first.agreed.flags() & init::OVER_IO_URING != 0
-            && let Err(e) = ring::possible(&channel, MAX_WRITE as usize)
+            && let Err(e) = ring::possible(&channel, MAX_WRITE as usize, &mut rings)
         {
             transport.by_device(&e);
             options.io_uring = false;
@@ -102,6 +105,7 @@ impl<F: FileSystem> Session<F> {
             channel,
             agreed: first.agreed,
             transport: Arc::new(transport),
+            spare: rings,
             ways: None,
         })
     }
@@ -141,8 +145,9 @@ impl<F: FileSystem> Session<F> {
         let mut channels = channels?;
         channels.push(self.channel.clone());
         let each = transport::per_queue(threads, usize::from(queues).max(1));
-        let of_queue = |_| (0..each).map(|_| ring::make(&self.channel)).collect();
-        let rings: io::Result<Vec<Vec<_>>> = (0..queues).map(of_queue).collect();
+        let mut spare = std::mem::take(&mut self.spare);
+        let mut of_queue = |_| (0..each).map(|_| spare.take(&self.channel)).collect();
+        let rings: io::Result<Vec<Vec<_>>> = (0..queues).map(&mut of_queue).collect();
         self.ways = Some(Ways {
             channels,
             rings: rings?,

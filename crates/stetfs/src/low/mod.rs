@@ -62,7 +62,9 @@ pub use stetfs_journal::compose::{
 };
 pub use stetfs_journal::region::RegionSource;
 pub use stetfs_journal::{CHECKPOINT_THREAD, Composition, JournalError, Preset};
-pub use stetfs_nbd::{Address as NbdAddress, NbdDevice, NbdOptions, NbdState};
+pub use stetfs_nbd::{
+    Address as NbdAddress, Connect, Connector, NbdDevice, NbdOptions, NbdState, Route,
+};
 pub use stetfs_ondisk::ext4::time::Timestamp;
 // Schemes from outside of the journal register themselves where they are linked.
 #[cfg(feature = "lanes")]

@@ -14,7 +14,7 @@ use rustix::fs::{
     FileType, Mode, SeekFrom, Stat, Timespec, Timestamps, UTIME_OMIT, major, makedev, minor, seek,
 };
 use rustix::io::Errno;
-use rustix::process::{Resource, getrlimit, setrlimit, umask};
+use rustix::process::{Resource, umask};
 use stetfs::Node;
 
 use super::host_dir::{Held, HostDir};
@@ -290,11 +290,7 @@ impl Host {
     pub(in crate::files) fn below(path: &Path) -> Result<Host> {
         let base = HostDir::open(path).map_err(|e| host("open the directory", path, e))?;
         // A directory is open for each level of the tree.
-        let mut most = getrlimit(Resource::Nofile);
-        most.current = most.maximum;
-        if let Err(e) = setrlimit(Resource::Nofile, most) {
-            tracing::debug!("no more open files: {e}");
-        }
+        stetfs_fuse::raise(Resource::Nofile);
         let mask = umask(Mode::RWXG | Mode::RWXO);
         umask(mask);
         Ok(Host {

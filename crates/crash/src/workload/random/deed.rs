@@ -49,6 +49,43 @@ pub enum Deed {
     Freeze,
 }
 
+/// Operations that work on the same thing, and so meet when they are drawn together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// What files contain.
+    Content,
+    /// Names that come and go.
+    Names,
+    /// Files that are held open, with a name or without.
+    Handles,
+    /// Attributes, flags and limits.
+    Attributes,
+    /// Syncs.
+    Syncs,
+    /// Atomic groups.
+    Groups,
+    /// The volume as a whole.
+    Volume,
+}
+
+impl Family {
+    /// All of them.
+    pub const ALL: [Family; 7] = [
+        Family::Content,
+        Family::Names,
+        Family::Handles,
+        Family::Attributes,
+        Family::Syncs,
+        Family::Groups,
+        Family::Volume,
+    ];
+
+    /// Its name, a word of small letters.
+    pub fn name(self) -> String {
+        format!("{self:?}").to_lowercase()
+    }
+}
+
 /// How often each is drawn, of the sum.
 pub type Weights = Vec<(Deed, u8)>;
 
@@ -129,6 +166,45 @@ impl Deed {
         Deed::Abort,
         Deed::Freeze,
     ];
+
+    /// The operations that it is drawn together with.
+    pub fn family(self) -> Family {
+        match self {
+            Deed::Write
+            | Deed::Truncate
+            | Deed::Fallocate
+            | Deed::MapForm
+            | Deed::MapWrite
+            | Deed::Append
+            | Deed::Copy => Family::Content,
+            Deed::Create
+            | Deed::Mkdir
+            | Deed::Symlink
+            | Deed::Unlink
+            | Deed::Rmdir
+            | Deed::Link
+            | Deed::Rename
+            | Deed::Exchange
+            | Deed::Mkfifo
+            | Deed::RenameNew
+            | Deed::Whiteout => Family::Names,
+            Deed::HoldUnlink | Deed::Tmpfile | Deed::Hold | Deed::LinkHeld | Deed::Close => {
+                Family::Handles
+            }
+            Deed::Chmod
+            | Deed::Chown
+            | Deed::SetXattr
+            | Deed::RemoveXattr
+            | Deed::Flags
+            | Deed::Acl
+            | Deed::LargeXattr
+            | Deed::Limit
+            | Deed::Project => Family::Attributes,
+            Deed::Fsync | Deed::Fdatasync | Deed::FsyncDir | Deed::SyncAll => Family::Syncs,
+            Deed::Atomic | Deed::Early | Deed::Commit | Deed::Abort => Family::Groups,
+            Deed::Memory | Deed::Trim | Deed::Freeze => Family::Volume,
+        }
+    }
 
     /// Its name, in words of small letters.
     pub fn name(self) -> String {

@@ -10,8 +10,9 @@ impl Generator {
     pub(super) fn new_path(&mut self, there: &There<'_>) -> String {
         loop {
             let n = self.rng.u32(0..self.bounds.names);
-            let name = if self.rng.u8(0..3) == 0 {
-                format!("n{n}{}", "-long".repeat(20))
+            let (often, repeat) = if self.bounds.long { (7, 48) } else { (3, 20) };
+            let name = if self.rng.u8(0..8) < often {
+                format!("n{n}{}", "-long".repeat(repeat))
             } else {
                 format!("n{n}")
             };

@@ -45,7 +45,14 @@ impl Session {
         self.fs.set_project(&Ctx::ROOT, self.ino(path)?, id)
     }
 
-    pub(super) fn copy(&self, from: &str, offset: u64, (to, at): (&str, u64), len: usize) -> Done {
+    /// Copies bytes of a file; the number of those that there was room for.
+    pub(super) fn copy(
+        &self,
+        from: &str,
+        offset: u64,
+        (to, at): (&str, u64),
+        len: usize,
+    ) -> Result<usize, FsError> {
         let file = self.open(from, libc::O_RDONLY)?;
         let mut bytes = vec![0; len];
         let mut read = 0;
@@ -58,10 +65,7 @@ impl Session {
                 n => read += n,
             }
         }
-        match self.write(to, at, &bytes)? {
-            n if n == len => Ok(()),
-            _ => Err(FsError::Errno(libc::EIO)),
-        }
+        self.write(to, at, &bytes)
     }
 
     pub(super) fn trim(&self) -> Done {

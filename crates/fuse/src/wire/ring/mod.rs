@@ -32,6 +32,7 @@ use super::channel::Channel;
 use super::dispatch::{self, Body, Next};
 use super::port::Port;
 use super::reply::Reply;
+use super::transport::per_queue;
 use crate::awake::{Attention, Pulse};
 use crate::inline_wait::{self, Askers, Servers};
 use crate::ops::FileSystem;
@@ -60,10 +61,10 @@ pub(crate) fn queues() -> io::Result<u16> {
 /// Tries whether the kernel takes commands of the connection `fuse` from a ring. To be called
 /// before INIT is answered: the kernel then says "not yet". Later there would be no way back where
 /// something else refuses them (a security module).
-pub(super) fn possible(fuse: &Channel, payload: usize) -> io::Result<()> {
+pub(super) fn possible(fuse: &Channel, payload: usize, rings: &mut Rings) -> io::Result<()> {
     queues()?;
     let memory = Memory::new(payload, false);
-    let mut ring = make(fuse)?;
+    let mut ring = rings.take(fuse)?;
     ring.submitter().register_enable_rings()?;
     let register = command::entry(Command::Register, 0, 0, &memory, 0);
     // SAFETY: the entry's memory is dropped after the ring, and with that all that is under way.
@@ -80,10 +81,35 @@ pub(super) fn possible(fuse: &Channel, payload: usize) -> io::Result<()> {
     }
 }
 
-/// A ring that knows the connection `fuse`, for the thread that enables it. It takes the requests
-/// that are made here and no others, so that a process that is bound by nothing else has no use of
-/// it (a sandbox keeps it from making another).
-pub(super) fn make(fuse: &Channel) -> io::Result<Ring> {
+/// Rings that are made before there is a connection, for a process that may make none later.
+#[derive(Default)]
+pub(crate) struct Rings(Vec<Ring>);
+
+impl Rings {
+    /// As many as `threads` threads take, and one for a trial.
+    ///
+    /// # Errors
+    /// The kernel gives none.
+    pub(crate) fn prepare(threads: usize) -> io::Result<Rings> {
+        let queues = usize::from(queues()?);
+        let most = queues * per_queue(threads, queues.max(1)) + 1;
+        let rings: io::Result<_> = (0..most).map(|_| blank()).collect();
+        rings.map(Rings)
+    }
+
+    /// A ring that knows the connection `fuse`, for the thread that enables it; a new one where
+    /// none is left.
+    pub(super) fn take(&mut self, fuse: &Channel) -> io::Result<Ring> {
+        let ring = self.0.pop().map_or_else(blank, Ok)?;
+        ring.submitter()
+            .register_files(&[fuse.as_fd().as_raw_fd()])?;
+        Ok(ring)
+    }
+}
+
+/// A ring without a connection. It takes the requests that are made here and no others, so that a
+/// process that is bound by nothing else has no use of it (a sandbox keeps it from making another).
+fn blank() -> io::Result<Ring> {
     let entries = MAX_ENTRIES as u32 * 2;
     let ring = Ring::builder()
         .setup_r_disabled()
@@ -92,9 +118,7 @@ pub(super) fn make(fuse: &Channel) -> io::Result<Ring> {
         .setup_taskrun_flag()
         .build(entries)
         .or_else(|_| Ring::builder().setup_r_disabled().build(entries))?;
-    let submitter = ring.submitter();
-    submitter.register_files(&[fuse.as_fd().as_raw_fd()])?;
-    submitter.register_restrictions(&mut [
+    ring.submitter().register_restrictions(&mut [
         Restriction::sqe_op(opcode::UringCmd80::CODE),
         Restriction::sqe_op(opcode::Read::CODE),
         Restriction::sqe_flags_allowed(squeue::Flags::FIXED_FILE.bits()),
