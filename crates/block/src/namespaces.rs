@@ -54,7 +54,7 @@ pub fn leave_behind(pid: u32) {
     LEFT_BEHIND.store(pid, Ordering::Relaxed);
 }
 
-/// What the calling process has mounted, as it sees it and as its user does: tables as
+/// The mounts of the calling process, as it sees them and as its user does: tables as
 /// `/proc/PID/mountinfo` has them, its own first. There are two in a server that starts: it has
 /// moved, and the process that mounts is still where its user is.
 pub fn own_tables() -> Vec<Vec<u8>> {

@@ -11,7 +11,7 @@ pub(crate) const NAMES: [&str; 3] = ["nbd_connections", "nbd_reconnect", "nbd_an
 /// Connections at most.
 const CONNECTIONS: usize = 16;
 
-/// What says which addresses hosts have.
+/// The files that say which addresses hosts have.
 const NAMES_OF_HOSTS: [&str; 3] = ["/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf"];
 
 /// Reads one of the options. What is wrong is a sentence without its subject, the option.

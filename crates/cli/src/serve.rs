@@ -44,7 +44,7 @@ pub(crate) fn serve(job: &Job, limits: Limits, ready: impl FnOnce(Vec<String>)) 
     let nvm = job.options.nvm.path.as_deref();
     let devices = [Some(job.source.as_path()), journal, nvm];
     let servers = net::servers(&devices);
-    // Where lost servers are found again.
+    // The files by which lost servers are found again.
     let ways = net::ways(&servers);
     let ways: Vec<_> = ways.iter().map(|path| Some(path.as_path())).collect();
     let_go_of_mounts(moved, &[devices.as_slice(), &ways].concat());

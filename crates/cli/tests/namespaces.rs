@@ -374,15 +374,6 @@ fn low_latency_on_says_where_it_cannot_be_and_auto_goes_on() {
     d.image.e2fsck_fn().unwrap();
 }
 
-/// A mount that goes with the test, however that ends.
-struct Down<'a>(&'a Path);
-
-impl Drop for Down<'_> {
-    fn drop(&mut self) {
-        mount::detach(self.0);
-    }
-}
-
 /// What an overlay is made of it has mounts of that no table shows, and which umount(2) leaves.
 #[test]
 fn umount_does_not_wait_for_an_overlay() {
@@ -406,7 +397,7 @@ fn umount_does_not_wait_for_an_overlay() {
     let mut overlay = Command::new("mount");
     overlay.args(["-t", "overlay", "overlay", "-o", &options]);
     cmd::run(overlay.arg(&over)).unwrap();
-    let down = Down(&over);
+    let down = mount::TakenDown(&over);
     assert_eq!(fs::read(over.join("file")).unwrap(), b"below");
     fs::write(over.join("file"), b"above").unwrap();
     fails(&["umount", d.dir()], 4, &["still in use", "an overlay"]);

@@ -248,6 +248,8 @@ fn sqlite_survives_a_kill(mounter: &Mounter, journal_mode: &str) {
             "PRAGMA journal_mode={journal_mode}; CREATE TABLE t(id INTEGER PRIMARY KEY, v BLOB, twice);"
         ),
     );
+    let served = mounted.path().join("served");
+    std::fs::write(&served, "").unwrap();
     fsync_all(mounted.path()).unwrap();
     // stdbuf: each answer comes when it is given, not when a buffer is full.
     let mut child = Command::new("stdbuf")
@@ -264,9 +266,12 @@ fn sqlite_survives_a_kill(mounter: &Mounter, journal_mode: &str) {
         // journal, and the last transaction may be rolled back.
         let _ = writeln!(input, "PRAGMA synchronous=EXTRA;");
         for i in 1..1_000_000 {
-            // Two tables' worth of pages a transaction, so that half of one would show.
+            // Two tables' worth of pages a transaction, so that half of one would show. SQLite takes
+            // a directory that it cannot open for one that needs no sync: only a file that can be
+            // opened says that the server lived until then.
             let sql = format!(
-                "BEGIN; INSERT INTO t VALUES({i}, randomblob(3000), NULL); UPDATE t SET twice={i} WHERE id > {i} - 10; COMMIT; SELECT 'ack', {i};"
+                "BEGIN; INSERT INTO t VALUES({i}, randomblob(3000), NULL); UPDATE t SET twice={i} WHERE id > {i} - 10; COMMIT; SELECT 'ack', {i} WHERE readfile('{}') NOT NULL;",
+                served.display()
             );
             if writeln!(input, "{sql}").is_err() {
                 break;

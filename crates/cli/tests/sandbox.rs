@@ -109,8 +109,7 @@ fn socket(run: &Path, dir: &Path) -> std::path::PathBuf {
     run.join(format!("{major}-{minor}.sock"))
 }
 
-/// What no Landlock keeps it from, no other means does: files by their names, if they are its
-/// user's.
+/// Without Landlock nothing keeps the server from these: files of its user, by their names.
 const FILES: [&str; 4] = ["read", "write", "create", "list"];
 
 #[track_caller]
@@ -443,7 +442,7 @@ fn a_server_that_is_taken_over_before_its_mount_stands_has_nothing() {
     let mut tmpfs = Command::new("mount");
     let args = ["-t", "tmpfs", "-o", "ro,nosuid,nodev", "tmpfs"];
     cmd::run(tmpfs.args(args).arg(foreign.path())).unwrap();
-    let taken_down = TakenDown(foreign.path());
+    let taken_down = mount::TakenDown(foreign.path());
     let flags_now = || {
         let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
         let line = table
@@ -513,15 +512,6 @@ fn a_server_that_is_taken_over_before_its_mount_stands_has_nothing() {
         image.e2fsck_fn().unwrap();
     }
     drop(taken_down);
-}
-
-/// A mount that is taken down in the end.
-struct TakenDown<'a>(&'a Path);
-
-impl Drop for TakenDown<'_> {
-    fn drop(&mut self) {
-        mount::detach(self.0);
-    }
 }
 
 /// The helper removes the socket of a server that was killed.

@@ -133,20 +133,24 @@ impl Run {
             if let Some(failed) = failed {
                 return Err(failed);
             }
-            self.judge(how, &second, told)?;
+            self.judge(how, &second, told, "another connection")?;
             (told, None)
         };
         let again = ledger::open(&db, how.mode).map_err(|e| e.to_string())?;
-        self.judge(how, &again, told.0)
+        let after = match kills_server {
+            true => "after a kill of the server",
+            false => "after a kill of the program",
+        };
+        self.judge(how, &again, told.0, after)
     }
 
     /// What was acknowledged is there, and at most the transaction that was under way besides.
-    fn judge(&self, how: How<'_>, db: &Connection, told: u64) -> Result<u64, String> {
+    fn judge(&self, how: How<'_>, db: &Connection, told: u64, seen: &str) -> Result<u64, String> {
         let last = how.ledger.check(db)?;
         match last == told || last == told + 1 {
             true => Ok(last),
             false => Err(format!(
-                "{told} was acknowledged, {last} is the last that stands"
+                "{seen}: {told} was acknowledged, {last} is the last that stands"
             )),
         }
     }

@@ -37,7 +37,7 @@ use crate::ops::{Fh, OpenFile};
 struct Group {
     /// Nobody can guess it.
     token: u64,
-    /// Whose: a thread of the process, and its user as the mount knows it.
+    /// A thread of the process that began it, and its user as the mount knows it.
     by: u32,
     uid: u32,
     since: SystemTime,
@@ -60,7 +60,7 @@ impl Group {
     }
 }
 
-/// Who has files in a group.
+/// The holder of a group of files.
 #[derive(Clone, Debug)]
 pub struct AtomicHolder {
     /// The thread that began it.

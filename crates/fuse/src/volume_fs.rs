@@ -123,7 +123,7 @@ pub struct VolumeFs {
     room: Room,
     /// Files that are written atomically.
     atomic: Arc<AtomicFiles>,
-    /// What aborts them when time is over.
+    /// The thread that aborts atomic writes whose time is over.
     expiry: OnceLock<Expiry>,
     /// What waits while the volume is frozen.
     held_back: HeldBack<VolumeFs>,

@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use crate::cmd;
 use crate::image::Image;
 use crate::loopdev::{LoopDev, LoopOptions};
-pub use crate::mounts::{detach, detach_below, is_mounted, mounts_below, umount};
+pub use crate::mounts::{TakenDown, detach, detach_below, is_mounted, mounts_below, umount};
 use crate::scratch::Scratch;
 use crate::sys::{self, Shutdown};
 use crate::tools;

@@ -74,6 +74,15 @@ pub fn detach(dir: &Path) {
     }
 }
 
+/// A mount that is taken down in the end, also on failure.
+pub struct TakenDown<'a>(pub &'a Path);
+
+impl Drop for TakenDown<'_> {
+    fn drop(&mut self) {
+        detach(self.0);
+    }
+}
+
 /// [`detach`] for everything mounted below `dir`.
 pub fn detach_below(dir: &Path) {
     for mount in mounts_below(dir) {

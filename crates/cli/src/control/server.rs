@@ -49,7 +49,7 @@ fn send(mut stream: &UnixStream, value: &Value) -> io::Result<()> {
 impl Control {
     /// Listens at what [`super::bind`] made.
     pub(crate) fn listen(entrance: Entrance, handler: Arc<Handler>) -> io::Result<Control> {
-        // Who connects is told that it is this process that listens.
+        // A client is told the process that called `listen`: this one.
         rustix::net::listen(&entrance.socket, BACKLOG)?;
         let listener = UnixListener::from(entrance.socket);
         let control = Control {

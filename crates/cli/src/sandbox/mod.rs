@@ -97,7 +97,7 @@ impl Sandbox {
         Ok(sandbox)
     }
 
-    /// Who connects to the servers of the volume, if not this process.
+    /// The process that connects to the servers of the volume, if not this one.
     pub(crate) fn connector(&self) -> Option<Connector> {
         self.connector
     }

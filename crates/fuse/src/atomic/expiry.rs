@@ -1,5 +1,5 @@
-//! The time limit of groups: who holds a file and changes nothing keeps all others from writing it,
-//! so such a group is aborted.
+//! The time limit of groups. A group that holds a file and changes nothing keeps all others from
+//! writing it, so it is aborted.
 
 use std::io;
 use std::sync::Arc;

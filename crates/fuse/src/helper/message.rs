@@ -200,7 +200,8 @@ pub(crate) fn read_about(text: &[u8]) -> Option<(Mounted, MountFlags, Option<Pat
     Some((mounted, flags, (!device.is_empty()).then(|| path(device))))
 }
 
-/// What the mounter tells the helper: the mount, and the name of the server's socket if it has one.
+/// The message of the mounter to the helper: the mount, and the name of the server's socket if it
+/// has one.
 pub(crate) fn facts(
     mounted: &Mounted,
     flags: MountFlags,

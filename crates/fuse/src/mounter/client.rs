@@ -20,7 +20,7 @@ pub struct Mounter {
     pid: Pid,
     /// Ends with the mounter's work.
     orders: OwnedFd,
-    /// What the mounter tells the helper of the mount.
+    /// The mount, as the mounter tells it the helper.
     facts: Option<OwnedFd>,
     /// What else takes privileges and no volume: what keeps processors awake, and rings.
     prepared: (Means, Rings),

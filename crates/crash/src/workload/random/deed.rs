@@ -52,7 +52,7 @@ pub enum Deed {
 /// Operations that work on the same thing, and so meet when they are drawn together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
-    /// What files contain.
+    /// The content of files.
     Content,
     /// Names that come and go.
     Names,
