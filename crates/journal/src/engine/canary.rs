@@ -152,6 +152,8 @@ pub struct Canary {
     pub unlogged_names: bool,
     /// Who deletes an inode takes whatever has its number out of the cache.
     pub drop_any_inode: bool,
+    /// Who opens a quota account writes its leaf back with what others had there before.
+    pub leaf_unlocked: bool,
     // Data.
     /// What lay in a new block before shows around the part that is written.
     pub show_stale: bool,
