@@ -157,6 +157,8 @@ pub struct Canary {
     // Data.
     /// What lay in a new block before shows around the part that is written.
     pub show_stale: bool,
+    /// A step that frees blocks asks for all groups that an extent may reach over.
+    pub endless_runs: bool,
     /// What lies behind the new end of a truncated file stays.
     pub keep_tail: bool,
     /// Preallocated blocks count as written before their data is home.
