@@ -89,6 +89,17 @@ pub(super) const ALL: &[Fault] = &[
         trials: &[Lab::script("ordered", CUT).trial()],
     },
     Fault {
+        name: "endless-runs",
+        what: "a step that frees blocks asks for all groups that an extent may reach over, which no \
+               transaction of a volume with small groups holds",
+        from: Origin::Own("dc6eecda"),
+        set: |spec| spec.options.canary.endless_runs = true,
+        trials: &[Trial::Suite(
+            "ext4/src/data/whole.rs",
+            "a_run_over_many_groups_is_freed_in_parts",
+        )],
+    },
+    Fault {
         name: "convert-early",
         what: "preallocated blocks count as written before their data is home",
         from: Origin::Invented,

@@ -82,4 +82,14 @@ pub(super) const ALL: &[Fault] = &[
             "a_new_file_with_the_number_of_a_deleted_one_stays",
         )],
     },
+    Fault {
+        name: "leaf-unlocked",
+        what: "who opens a quota account writes its leaf back with what others had there before",
+        from: Origin::Own("dc6eecda"),
+        set: |spec| spec.options.canary.leaf_unlocked = true,
+        trials: &[Trial::Suite(
+            "ext4/src/quota/tests.rs",
+            "an_account_is_opened_beside_changes_of_others",
+        )],
+    },
 ];

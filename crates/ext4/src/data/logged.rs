@@ -10,7 +10,7 @@ use stetfs_ondisk::stet::record::Run;
 use super::map::Mapping;
 use super::pages::{DataPath, Holds, Pages};
 use super::store::DataStore;
-use super::whole::Steps;
+use super::whole::{LongRun, Steps};
 use crate::error::{FsError, Result};
 use crate::inode::{Inode, InodeBody};
 use crate::space::{BlockRun, credits};
@@ -55,10 +55,12 @@ impl DataStore {
     ) -> Result<u32> {
         let most = run.len.min(MAX_UNWRITTEN_LEN);
         let most = most.min(self.map_room(body, run.lblk));
+        let LongRun {
+            len: most,
+            credits: need,
+        } = self.long_run(body, most);
         let (len, unwritten) = match self.map(inode, body, run.lblk, most)? {
             Mapping::Hole { len } => {
-                let groups = most / self.vol.geo.blocks_per_group.max(1) + 2;
-                let need = self.map_credits(body) + groups * credits::ALLOC_BLOCKS;
                 self.more_credits(h, inode, body, need)?;
                 let new = BlockRun {
                     start: run.start,

@@ -51,11 +51,11 @@ pub(crate) trait EditMap {
     /// taken.
     fn insert(&mut self, new: Extent) -> Result<()>;
 
-    /// Unmaps the last piece of `range` that is mapped.
+    /// Unmaps the last piece of `range` that is mapped; of a longer piece the last `most` blocks.
     ///
     /// # Errors
     /// ENOSPC when a piece had to be split in two and a node allocated for that.
-    fn remove_last(&mut self, range: &Range<u64>) -> Result<Removed>;
+    fn remove_last(&mut self, range: &Range<u64>, most: u32) -> Result<Removed>;
 
     /// Makes what is mapped at the beginning of `range` unwritten, or written. Does one extent at
     /// most and returns the file block up to which the range is done.

@@ -148,14 +148,14 @@ impl DataStore {
         } else {
             Freed::Data
         };
-        // An extent may reach over this many groups.
-        let groups = MAX_LEN / self.vol.geo.blocks_per_group.max(1) + 2;
         for step in 1u64.. {
+            let mut most = MAX_LEN;
             if steps == Steps::Parts {
-                let need = self.map_credits(body) + groups * credits::FREE_BLOCKS;
-                self.next_step(h, inode, body, need, step)?;
+                let part = self.long_run(body, MAX_LEN);
+                self.next_step(h, inode, body, part.credits, step)?;
+                most = part.len;
             }
-            let gone = match self.edit_map(h, inode, body, |map| map.remove_last(&range))? {
+            let gone = match self.edit_map(h, inode, body, |map| map.remove_last(&range, most))? {
                 Removed::Extent(gone) => gone,
                 Removed::Node => continue,
                 Removed::Nothing => break,

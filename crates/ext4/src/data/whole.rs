@@ -25,6 +25,13 @@ use stetfs_ondisk::num::count32;
 /// of them move, and a place that changes adds two at most.
 const PLACES_A_SPLIT: Credits = 16;
 
+/// Credits for each group of a run that is freed, or taken.
+const EACH_GROUP: Credits = if credits::FREE_BLOCKS > credits::ALLOC_BLOCKS {
+    credits::FREE_BLOCKS
+} else {
+    credits::ALLOC_BLOCKS
+};
+
 /// How the steps of a change follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Steps {
@@ -43,7 +50,33 @@ pub(super) struct Pieces {
     pub(super) groups: BTreeSet<u32>,
 }
 
+/// A run of blocks that changes hands in one step of a long change.
+pub(super) struct LongRun {
+    pub(super) len: u32,
+    /// Credits for the step.
+    pub(super) credits: Credits,
+}
+
 impl DataStore {
+    /// As much of a run of `len` blocks of a file as one step frees, or takes: wherever it lies,
+    /// half a transaction holds what its groups change, but for the map.
+    pub(super) fn long_run(&self, body: &InodeBody, len: u32) -> LongRun {
+        let map = self.map_credits(body);
+        let of_group = self.vol.geo.blocks_per_group.max(1);
+        let groups = len / of_group + 2;
+        let half = self.vol.journal.max_credits() / 2;
+        // A run may lie across a border, however short it is.
+        let most = (half.saturating_sub(map) / EACH_GROUP).max(2);
+        if groups <= most || self.vol.opts.canary.endless_runs {
+            let credits = map + groups * EACH_GROUP;
+            return LongRun { len, credits };
+        }
+        LongRun {
+            len: len.min((most - 1).saturating_mul(of_group)),
+            credits: map + most * EACH_GROUP,
+        }
+    }
+
     /// Sees to it that the handle has the credits for a whole change, in another transaction if its
     /// own has no room. Nothing that must not stand alone was changed yet.
     ///
@@ -334,6 +367,53 @@ mod tests {
                 })
                 .collect();
             assert_eq!(half, [0; 0], "{name} was cut with room for so many blocks");
+        }
+    }
+
+    /// The longest run of a file, blocks.
+    fn longest_run(fs: &Fs, file: &OpenRef) -> u32 {
+        let body = file.inode.body.read();
+        let (mut at, mut longest) = (0, 0);
+        while let Some(e) = fs.data.next_extent(&file.inode, &body, at).unwrap() {
+            (at, longest) = (e.logical_end(), longest.max(e.len));
+        }
+        longest
+    }
+
+    /// With the canary `endless-runs` the file can never be cut off, nor its volume be opened while
+    /// it is an orphan.
+    #[test]
+    fn a_run_over_many_groups_is_freed_in_parts() {
+        let few_backups = "sparse_super2,^resize_inode";
+        let mut options = Mkfs::blocks(1024).feature(few_backups).journal_mib(1);
+        let small_groups = ["-g", "256", "-G", "512", "-N", "1024"];
+        options.args.extend(small_groups.map(String::from));
+        let base = mkfs(96, &options);
+        for endless_runs in [false, true] {
+            let device = Arc::new(base.fork());
+            let mut opts = FsOptions::default();
+            opts.canary.endless_runs = endless_runs;
+            let fs = Fs::open(device.clone(), opts).unwrap();
+            let (_, file) = fs
+                .create(&Ctx::ROOT, ROOT_INO, b"file", 0o644, 0, libc::O_RDWR)
+                .unwrap();
+            let mode = FallocateMode::Allocate { keep_size: false };
+            allocate(&fs, &file, mode, 0..60 << 20);
+            let longest = longest_run(&fs, &file);
+            let step = fs.data.long_run(&file.inode.body.read(), longest).len;
+            assert_eq!(step < longest, !endless_runs, "{step} of {longest}");
+            let set = SetAttr {
+                size: Some(1500),
+                ..SetAttr::default()
+            };
+            let cut = fs.setattr(&Ctx::ROOT, file.ino(), &set);
+            assert_eq!(cut.is_err(), endless_runs, "{cut:?}");
+            drop(file);
+            if cut.is_ok() {
+                assert_eq!(fs.lookup(ROOT_INO, b"file").unwrap().blocks, 4);
+                fs.unmount().unwrap();
+                fsck(&device);
+            }
         }
     }
 }

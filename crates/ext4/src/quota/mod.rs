@@ -12,6 +12,8 @@
 //!   moves.
 //! * **quota.Q3** Who gives an id its first file opens its account before his handle begins
 //!   ([`Fs::promise`]).
+//! * **quota.Q4** Blocks of a quota file change under the lock of the accounts, from when they are
+//!   read until they are written back.
 //!
 //! | file | what it does |
 //! | --- | --- |

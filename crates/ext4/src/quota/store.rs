@@ -104,6 +104,31 @@ impl FileBlocks<'_> {
         }
         Ok(accounts)
     }
+
+    /// Gives an id what it needs to have an account: the new account, unless it had an entry. The
+    /// accounts are locked.
+    fn open(&mut self, mut info: Info, id: u32, need: Need) -> Result<(Info, Option<Account>)> {
+        let entry = Entry {
+            id,
+            ..Entry::default()
+        };
+        let place = match need {
+            Need::Link(leaf) => {
+                tree::link(self, &mut info, id, leaf)?;
+                None
+            }
+            _ => Some(tree::insert(self, &mut info, &entry)?),
+        };
+        let mut head = self.read(0)?;
+        info.encode(&mut head)?;
+        self.write(0, &head)?;
+        let Some(place) = place else {
+            return Ok((info, None));
+        };
+        let (nr, offset) = self.locate(place.block)?;
+        let account = Account::new(entry, place.block, nr, offset + place.offset);
+        Ok((info, Some(account)))
+    }
 }
 
 impl Blocks for FileBlocks<'_> {
@@ -121,6 +146,7 @@ impl Blocks for FileBlocks<'_> {
     fn write(&mut self, nr: u32, bytes: &Bytes) -> Result<()> {
         let (block, offset) = self.locate(nr)?;
         let h = self.h.ok_or(FsError::Errno(libc::EROFS))?;
+        stetfs_sync::point(self.fs, "write-quota-block");
         let block = self.fs.vol.cache.read(block)?;
         let mut page = h.modify(&block)?;
         if let Some(to) = page.get_mut(offset..offset + BLOCK) {
@@ -257,7 +283,7 @@ impl Fs {
         if need == Need::Nothing {
             return Ok(());
         }
-        let mut info = {
+        let info = {
             let accounts = quotas.accounts.lock();
             let accounts = &accounts[file.index()];
             if accounts.by_id.len() >= tree::IDS_MAX {
@@ -289,11 +315,7 @@ impl Fs {
             .vol
             .journal
             .begin(ENTRY_CREDITS + WRITE_INODE + bounded32(new) * each)?;
-        let entry = Entry {
-            id,
-            ..Entry::default()
-        };
-        let account = self.vol.whole(|| {
+        self.vol.whole(|| {
             self.grow_quota_file(&h, inode, &mut body, bytes)?;
             let mut blocks = FileBlocks {
                 fs: self,
@@ -301,29 +323,16 @@ impl Fs {
                 body: &body,
                 h: Some(&h),
             };
-            let place = match need {
-                Need::Link(leaf) => {
-                    tree::link(&mut blocks, &mut info, id, leaf)?;
-                    None
-                }
-                _ => Some(tree::insert(&mut blocks, &mut info, &entry)?),
-            };
-            let mut head = blocks.read(0)?;
-            info.encode(&mut head)?;
-            blocks.write(0, &head)?;
-            let Some(place) = place else {
-                return Ok(None);
-            };
-            let (nr, offset) = blocks.locate(place.block)?;
-            let offset = offset + place.offset;
-            Ok(Some(Account::new(entry, place.block, nr, offset)))
-        })?;
-        let mut accounts = quotas.accounts.lock();
-        let accounts = &mut accounts[file.index()];
-        accounts.info = Some(info);
-        accounts.loose.remove(&id);
-        accounts.by_id.extend(account.map(|a| (id, a)));
-        Ok(())
+            // Leaves are written back as they were read, and hold entries of others (quota.Q4).
+            let locked = (!self.vol.opts.canary.leaf_unlocked).then(|| quotas.accounts.lock());
+            let (info, account) = blocks.open(info, id, need)?;
+            let mut accounts = locked.unwrap_or_else(|| quotas.accounts.lock());
+            let accounts = &mut accounts[file.index()];
+            accounts.info = Some(info);
+            accounts.loose.remove(&id);
+            accounts.by_id.extend(account.map(|a| (id, a)));
+            Ok(())
+        })
     }
 
     /// Gives a quota file at least `bytes` bytes; the new ones are zero.

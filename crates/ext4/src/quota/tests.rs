@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use stetfs_block::MemDevice;
+use stetfs_journal::Canary;
 use stetfs_ondisk::ext4::inode::InodeFlags;
 use stetfs_ondisk::ext4::quota::{Limits, QuotaKind};
+use stetfs_sync::Hold;
 use stetfs_testkit::Mkfs;
 
 use crate::error::FsError;
@@ -409,6 +411,54 @@ fn threads_share_a_limit_to_the_block() {
         assert_eq!(wrote as u64 >> 10, 4000 - space);
     }
     close(fs, &device);
+}
+
+/// Opens an account of one kind while a file of Anna, whose entry stands in
+/// the same leaf, takes space; then closes the volume.
+#[cfg(debug_assertions)]
+fn open_an_account_beside_a_write(kind: QuotaKind, canary: Canary) -> Arc<MemDevice> {
+    let device = volume(32, 4096, "");
+    let options = FsOptions {
+        canary,
+        ..FsOptions::default()
+    };
+    let fs = Fs::open(device.clone(), options).unwrap();
+    let f = file(&fs, &ANNA, ROOT_INO, "file");
+    fs.set_project(&Ctx::ROOT, f.ino(), 7).unwrap();
+    let (done, is_done) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        let hold = Hold::at(&*fs, "write-quota-block");
+        scope.spawn(|| fs.set_limits(kind, 2000, Limits::default()).unwrap());
+        hold.await_one();
+        let (fs, f) = (&fs, &f);
+        scope.spawn(move || {
+            fs.write(&ANNA, f, 0, &[1; 9000], false).unwrap();
+            done.send(()).unwrap();
+        });
+        // The write is done, or waits for the account.
+        let _ = is_done.recv_timeout(std::time::Duration::from_millis(300));
+        drop(hold);
+    });
+    drop(f);
+    fs.unmount().unwrap();
+    device
+}
+
+/// quota.Q1 and quota.Q4. With the canary `leaf-unlocked` e2fsck finds wrong usage.
+#[cfg(debug_assertions)]
+#[test]
+fn an_account_is_opened_beside_changes_of_others() {
+    for kind in QuotaKind::ALL {
+        for leaf_unlocked in [false, true] {
+            let canary = Canary {
+                leaf_unlocked,
+                ..Canary::default()
+            };
+            let device = open_an_account_beside_a_write(kind, canary);
+            let found = image(&device).e2fsck_fn();
+            assert_eq!(found.is_err(), leaf_unlocked, "{kind:?}: {found:?}");
+        }
+    }
 }
 
 /// Content that leaves its inode takes a block, within the limits.

@@ -152,9 +152,13 @@ pub struct Canary {
     pub unlogged_names: bool,
     /// Who deletes an inode takes whatever has its number out of the cache.
     pub drop_any_inode: bool,
+    /// Who opens a quota account writes its leaf back with what others had there before.
+    pub leaf_unlocked: bool,
     // Data.
     /// What lay in a new block before shows around the part that is written.
     pub show_stale: bool,
+    /// A step that frees blocks asks for all groups that an extent may reach over.
+    pub endless_runs: bool,
     /// What lies behind the new end of a truncated file stays.
     pub keep_tail: bool,
     /// Preallocated blocks count as written before their data is home.

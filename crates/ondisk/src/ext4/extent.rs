@@ -95,6 +95,18 @@ impl Extent {
         u64::from(self.block) + u64::from(self.len)
     }
 
+    /// Its last `most` blocks, or all of it.
+    #[must_use]
+    pub fn last(&self, most: u32) -> Extent {
+        let before = self.len.saturating_sub(most);
+        Extent {
+            block: self.block + before,
+            len: self.len - before,
+            start: self.start + u64::from(before),
+            ..*self
+        }
+    }
+
     /// Whether `next` continues it logically, physically and in kind, so that both make one extent
     /// if the length allows.
     #[must_use]

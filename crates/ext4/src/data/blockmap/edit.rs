@@ -314,12 +314,14 @@ impl<N: IndirectMut> EditMap for BlockMap<'_, N> {
         Ok(())
     }
 
-    fn remove_last(&mut self, range: &Range<u64>) -> Result<Removed> {
+    fn remove_last(&mut self, range: &Range<u64>, most: u32) -> Result<Removed> {
         match self.last(range)? {
             None => Ok(Removed::Nothing),
             Some((index, path, Last::Run(e, numbers))) => {
-                self.take_out(index, &path, numbers)?;
-                Ok(Removed::Extent(e))
+                let gone = e.last(most);
+                let kept = to_usize(u64::from(e.len - gone.len));
+                self.take_out(index, &path, numbers.start + kept..numbers.end)?;
+                Ok(Removed::Extent(gone))
             }
             Some((index, path, Last::EmptyNode)) => {
                 self.take_out(index, &path, 0..0)?;

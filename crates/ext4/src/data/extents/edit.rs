@@ -39,7 +39,7 @@ impl<N: NodesMut> EditMap for Tree<'_, N> {
         Err(self.damaged(0, "splitting nodes makes no room"))
     }
 
-    fn remove_last(&mut self, range: &Range<u64>) -> Result<Removed> {
+    fn remove_last(&mut self, range: &Range<u64>, most: u32) -> Result<Removed> {
         if range.is_empty() {
             return Ok(Removed::Nothing);
         }
@@ -47,7 +47,8 @@ impl<N: NodesMut> EditMap for Tree<'_, N> {
         for _ in 0..MOST_SPLITS {
             let place = self.place(last)?;
             let [_, before] = place.before;
-            let Some((whole, gone)) = before.and_then(|b| Some((b, cut(&b, range)?))) else {
+            let Some((whole, gone)) = before.and_then(|b| Some((b, cut(&b, range)?.last(most))))
+            else {
                 return Ok(Removed::Nothing);
             };
             let at = place.at();
