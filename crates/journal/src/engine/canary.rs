@@ -117,6 +117,8 @@ pub struct Canary {
     pub redo_as_user: bool,
     /// Records are promised no blocks for their recovery.
     pub redo_unpromised: bool,
+    /// Recovery makes a file again whose name a later record gives to another one.
+    pub redo_replaced: bool,
     // Records in a region.
     /// The seal of a record is stored with its head, and the rest after it.
     pub region_seal_early: bool,
