@@ -178,7 +178,7 @@ pub(super) const ALL: &[Fault] = &[
     Fault {
         name: "redo-replaced",
         what: "recovery makes a file again whose name a later record gives to another one",
-        from: Origin::Own("2026-11-29"),
+        from: Origin::Own("dc6eecda"),
         set: |spec| spec.options.canary.redo_replaced = true,
         trials: &[Trial::Suite(
             "ext4/src/volume/cut_replay_tests.rs",

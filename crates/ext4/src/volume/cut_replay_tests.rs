@@ -13,7 +13,7 @@ use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::OpenRef;
 use crate::testing::{fsck, fsync};
-use crate::types::{Ctx, FsOptions, Ino, ROOT_INO};
+use crate::types::{Ctx, FsOptions, Ino, ROOT_INO, RenameFlags};
 
 /// What a recovery leaves whose power is cut after so many writes; `None` if it ended before.
 pub(super) fn cut_replay(crashed: &Arc<MemDevice>, writes: u64) -> Option<Arc<MemDevice>> {
@@ -63,6 +63,26 @@ impl Volume {
 
     fn unlink(&self, dir: Ino, name: &str) {
         self.fs.unlink(&Ctx::ROOT, dir, name.as_bytes()).unwrap();
+    }
+
+    fn rmdir(&self, name: &str) {
+        let name = name.as_bytes();
+        self.fs.rmdir(&Ctx::ROOT, ROOT_INO, name).unwrap();
+    }
+
+    fn rename(&self, from: &str, to: &str, flags: RenameFlags) {
+        let (from, to) = (from.as_bytes(), to.as_bytes());
+        let renamed = self
+            .fs
+            .rename(&Ctx::ROOT, ROOT_INO, from, ROOT_INO, to, flags);
+        renamed.unwrap();
+    }
+
+    fn link(&self, file: &OpenRef, name: &str) {
+        let linked = self
+            .fs
+            .link(&Ctx::ROOT, file.ino(), ROOT_INO, name.as_bytes());
+        self.fs.forget(linked.unwrap().ino, 1);
     }
 }
 
@@ -171,6 +191,114 @@ fn a_file_that_replaces_a_synced_one_outlives_a_recovery_that_is_cut() {
                 let cut = v.cut_twice(case.path, &text, Canary::default());
                 cut.unwrap_or_else(|e| panic!("{what}: {e}"));
             }
+        }
+    }
+}
+
+/// Ways that no record says: the sync takes a commit, which ends the records before it.
+const COMMITTED: [Replacing; 8] = [
+    Replacing {
+        what: "of a directory whose file has a record",
+        path: &["log"],
+        run: |v, text| {
+            let dir = v.mkdir(ROOT_INO, "log");
+            drop(v.make_synced(dir, "old", b"old"));
+            v.unlink(dir, "old");
+            v.rmdir("log");
+            v.make_synced(ROOT_INO, "log", text);
+        },
+    },
+    Replacing {
+        what: "of such a directory, as a directory",
+        path: &["log", "new"],
+        run: |v, text| {
+            let dir = v.mkdir(ROOT_INO, "log");
+            drop(v.make_synced(dir, "old", b"old"));
+            v.unlink(dir, "old");
+            v.rmdir("log");
+            let dir = v.mkdir(ROOT_INO, "log");
+            v.make_synced(dir, "new", text);
+        },
+    },
+    Replacing {
+        what: "that was renamed, as logs are rotated",
+        path: &["log"],
+        run: |v, text| {
+            drop(v.make_synced(ROOT_INO, "log", b"old"));
+            v.rename("log", "log.1", RenameFlags::default());
+            v.make_synced(ROOT_INO, "log", text);
+        },
+    },
+    Replacing {
+        what: "by a rename over it",
+        path: &["log"],
+        run: |v, text| {
+            drop(v.make_synced(ROOT_INO, "log", b"old"));
+            let new = v.make_synced(ROOT_INO, "new", b"new");
+            v.rename("new", "log", RenameFlags::default());
+            v.write_synced(&new, text);
+        },
+    },
+    Replacing {
+        what: "by an exchange",
+        path: &["log"],
+        run: |v, text| {
+            drop(v.make_synced(ROOT_INO, "log", b"old"));
+            let new = v.make_synced(ROOT_INO, "new", b"new");
+            let exchange = RenameFlags {
+                exchange: true,
+                ..RenameFlags::default()
+            };
+            v.rename("new", "log", exchange);
+            v.write_synced(&new, text);
+        },
+    },
+    Replacing {
+        what: "of one that has another name",
+        path: &["log"],
+        run: |v, text| {
+            let old = v.make_synced(ROOT_INO, "log", b"old");
+            v.link(&old, "other");
+            v.unlink(ROOT_INO, "log");
+            v.make_synced(ROOT_INO, "log", text);
+            v.write_synced(&old, b"older");
+        },
+    },
+    Replacing {
+        what: "as the first name that it has",
+        path: &["log"],
+        run: |v, text| {
+            drop(v.make_synced(ROOT_INO, "log", b"old"));
+            v.unlink(ROOT_INO, "log");
+            let made = v.fs.tmpfile(&Ctx::ROOT, ROOT_INO, 0o600, 0, libc::O_RDWR);
+            let (attr, new) = made.unwrap();
+            v.fs.forget(attr.ino, 1);
+            v.link(&new, "log");
+            v.write_synced(&new, text);
+        },
+    },
+    Replacing {
+        what: "and its number, after a commit",
+        path: &["new"],
+        run: |v, text| {
+            let old = v.make_synced(ROOT_INO, "log", b"old").ino();
+            v.unlink(ROOT_INO, "log");
+            v.commit();
+            let new = v.make_synced(ROOT_INO, "new", text);
+            assert_eq!(new.ino(), old, "the number is free again");
+        },
+    },
+];
+
+#[test]
+fn what_no_record_says_outlives_a_recovery_that_is_cut() {
+    for journal in ["ijournal", "stet"] {
+        for case in &COMMITTED {
+            let v = Volume::new(journal, 32, &Mkfs::blocks(4096));
+            let text = [b'n'; 9000];
+            (case.run)(&v, &text);
+            let cut = v.cut_twice(case.path, &text, Canary::default());
+            cut.unwrap_or_else(|e| panic!("{journal}, {}: {e}", case.what));
         }
     }
 }
