@@ -159,6 +159,8 @@ pub struct Canary {
     pub show_stale: bool,
     /// What lies behind the new end of a truncated file stays.
     pub keep_tail: bool,
+    /// A write that found too little room goes on, in another transaction.
+    pub write_on: bool,
     /// Preallocated blocks count as written before their data is home.
     pub convert_early: bool,
     /// A file that grows within its last block has its new size before its data is home.
