@@ -100,6 +100,16 @@ pub(super) const ALL: &[Fault] = &[
         )],
     },
     Fault {
+        name: "write-on",
+        what: "a write that found too little room goes on, in another transaction",
+        from: Origin::Own("dc6eecda"),
+        set: |spec| spec.options.canary.write_on = true,
+        trials: &[Trial::Suite(
+            "ext4/src/data/write/room_tests.rs",
+            "a_write_that_goes_on_in_another_transaction_is_seen",
+        )],
+    },
+    Fault {
         name: "convert-early",
         what: "preallocated blocks count as written before their data is home",
         from: Origin::Invented,

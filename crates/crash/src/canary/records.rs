@@ -175,4 +175,14 @@ pub(super) const ALL: &[Fault] = &[
             "records_without_their_promise_are_kept_in_lost_found",
         )],
     },
+    Fault {
+        name: "redo-replaced",
+        what: "recovery makes a file again whose name a later record gives to another one",
+        from: Origin::Own("dc6eecda"),
+        set: |spec| spec.options.canary.redo_replaced = true,
+        trials: &[Trial::Suite(
+            "ext4/src/volume/cut_replay_tests.rs",
+            "a_recovery_that_makes_replaced_files_again_is_seen",
+        )],
+    },
 ];

@@ -119,7 +119,7 @@ impl Work {
             )));
         }
         // What e2fsck has to finish first is judged, and used, after it.
-        if checks.in_use && fs.orphans_finished().left == 0 {
+        if checks.in_use && fs.orphans_finished().left == 0 && has_room(fs) {
             use_it(fs, &seen)
                 .map_err(|e| Oracle::Opens.says(format!("in use after the recovery: {e}")))?;
         }
@@ -311,6 +311,17 @@ fn same(a: &Crashed, b: &Crashed, what: &str) -> Result<(), Finding> {
 /// Flags that stand against changes.
 const GUARDS: u32 = InodeFlags::IMMUTABLE.union(InodeFlags::APPEND).bits();
 
+/// Files that are made on a recovered volume, and the bytes of each.
+const AFTER: (u64, usize) = (5, 9000);
+
+/// Whether there are blocks and inodes for what [`use_it`] makes, whatever directories and maps
+/// take.
+fn has_room(fs: &Fs) -> bool {
+    let (free, (files, size)) = (fs.statfs(), AFTER);
+    let each = (size as u64).div_ceil(free.block_size.into()) + 3;
+    free.bavail >= files * each + 16 && free.ffree >= files
+}
+
 /// A recovered volume is as good as any: files grow with zeroes, new ones can be written and
 /// synced.
 pub(crate) fn use_it(fs: &Arc<Fs>, seen: &Seen) -> Result<(), String> {
@@ -344,7 +355,8 @@ pub(crate) fn use_it(fs: &Arc<Fs>, seen: &Seen) -> Result<(), String> {
         }
     }
     let mut session = Session::new(fs, DIRS[0]).map_err(said)?;
-    for i in 0..5 {
+    let (files, len) = AFTER;
+    for i in 0..files {
         let path = format!("after-{i}");
         let ops = [
             Op::Create {
@@ -354,7 +366,7 @@ pub(crate) fn use_it(fs: &Arc<Fs>, seen: &Seen) -> Result<(), String> {
             Op::Write {
                 path: path.clone(),
                 offset: 0,
-                len: 9000,
+                len,
                 key: i,
             },
             Op::Fsync { path: path.clone() },
@@ -366,7 +378,7 @@ pub(crate) fn use_it(fs: &Arc<Fs>, seen: &Seen) -> Result<(), String> {
         let ino = written
             .find(&format!("{}/{path}", DIRS[0]))
             .ok_or("the new file is not there")?;
-        if written.nodes[&ino].content != bytes(i, 9000) {
+        if written.nodes[&ino].content != bytes(i, len) {
             return Err("a new file reads wrong".into());
         }
     }

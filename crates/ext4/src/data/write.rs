@@ -2,9 +2,15 @@
 //!
 //! A call is done in chunks of up to 1 MiB, each within one transaction. A chunk that only
 //! overwrites mapped blocks, in the same tick of the clock as the last change, opens none at all.
+//!
+//! A chunk for which there is no room ends the call, which is short then: room that comes meanwhile
+//! is for the next call. So a call of one chunk is whole after a crash, or absent, as far as its
+//! size says, unless its map takes more than a transaction holds.
 
 mod chunk;
 mod plan;
+#[cfg(test)]
+mod room_tests;
 mod segments;
 mod writer;
 
@@ -15,7 +21,7 @@ use std::ops::Range;
 use stetfs_journal::{Credits, Handle};
 use stetfs_ondisk::ext4::inode::InodeFlags;
 
-use self::chunk::Chunk;
+use self::chunk::{Chunk, Written};
 use self::segments::{Kind, Mapped, Segments};
 use self::writer::Writer;
 use super::pages::{DataPath, Pages};
@@ -100,7 +106,13 @@ impl Fs {
                 journaled,
             };
             match self.write_chunk(&chunk, body) {
-                Ok(n) => done += n,
+                Ok(Written { bytes, no_room }) => {
+                    done += bytes;
+                    if no_room && !self.vol.opts.canary.write_on {
+                        break;
+                    }
+                    stetfs_sync::point(self, "write-on");
+                }
                 Err(e) if done == 0 => return Err(e),
                 Err(_) => break,
             }
@@ -167,6 +179,7 @@ impl DataStore {
             runs: Credits::MAX,
             promised: u64::MAX,
             promise: None,
+            is_full: false,
         };
         let mut pages = Pages::new(self, inode, DataPath::Journal(h));
         let written = writer.write(&mut pages, body, &segments);

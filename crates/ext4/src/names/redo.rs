@@ -78,6 +78,21 @@ impl Fs {
         Ok(true)
     }
 
+    /// The inode that a name leads to.
+    ///
+    /// # Errors
+    /// ENOTDIR; `Corrupt`; of the device.
+    pub(crate) fn redo_find(&self, parent: Ino, name: &[u8]) -> Result<Option<Ino>> {
+        check_name(name)?;
+        let dir = self.inodes.iget(parent)?;
+        let body = dir.body.read();
+        check_dir(&body)?;
+        Ok(self
+            .names
+            .dir_find(&dir, &body, name)?
+            .map(|found| found.ino))
+    }
+
     /// The directory of a name that a log says, with its entries in blocks.
     fn redo_in(&self, parent: Ino, name: &[u8]) -> Result<Arc<Inode>> {
         check_name(name)?;

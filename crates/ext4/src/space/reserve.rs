@@ -25,6 +25,11 @@ impl Reservation<'_> {
         self.groups.reserved.fetch_sub(blocks, Ordering::Relaxed);
     }
 
+    /// Adds what is left of another promise.
+    pub(crate) fn join(&mut self, other: Reservation<'_>) {
+        self.left += other.keep();
+    }
+
     /// Keeps what is left of the promise, clusters, until it is given to
     /// [`kept_promise`](Allocator::kept_promise).
     pub(crate) fn keep(mut self) -> u64 {

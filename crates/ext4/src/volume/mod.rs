@@ -1,6 +1,8 @@
 //! Opening, recovery, superblock state, damage, statfs, unmount.
 
 mod asked;
+#[cfg(test)]
+mod cut_replay_tests;
 mod early;
 mod error_notes;
 mod errors;
@@ -25,6 +27,7 @@ mod records;
 #[cfg(test)]
 mod redo_tests;
 mod repeat;
+mod replaced;
 mod shared;
 mod shutdown;
 mod statfs;

@@ -12,6 +12,8 @@
 //!   that it may take beyond those it names are kept free while the record lives (`space/redo`).
 //!   What could not be done whatever the space is synced by a commit (`data/record`). Debug builds
 //!   try each record before its sync is answered (`volume/prove`).
+//! * **replay.A4** A file that is not there is not made if a later record gives its name to another
+//!   one: a recovery that was cut may have come that far (`volume/replaced`).
 
 use std::sync::Arc;
 
@@ -25,6 +27,7 @@ use stetfs_ondisk::stet::record::{FileRecord, Name, Node, Range, Run};
 
 use super::log::{self, VolumeLog};
 use super::parts::Parts;
+use super::replaced::Replaced;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody, OrphansFinished};
@@ -94,10 +97,14 @@ pub(super) fn apply(
     }
     fs.claim_all(runs)?;
     fs.work_off_orphans(orphans)?;
+    let mut replaced = match fs.vol.opts.canary.redo_replaced {
+        true => Replaced::default(),
+        false => Replaced::of(records.iter().map(|(_, record)| record)),
+    };
     let mut applied = 0;
     for (i, (logged, record)) in records.iter().enumerate() {
         progress(i as u64, records.len() as u64);
-        let result = fs.apply_record(record, &logged.pages);
+        let result = fs.apply_record((i, record), &logged.pages, &mut replaced);
         applied += u64::from(result.is_ok());
         leave(result)?;
     }
@@ -155,9 +162,21 @@ impl Fs {
         Ok(())
     }
 
-    fn apply_record(&self, record: &FileRecord, pages: &[(BlockNr, PageRef)]) -> Result<()> {
-        let inode = match self.apply_names(record) {
-            Err(FsError::Errno(libc::ENOSPC)) => self.keep_in_lost_found(&record.file)?,
+    fn apply_record(
+        &self,
+        (at, record): (usize, &FileRecord),
+        pages: &[(BlockNr, PageRef)],
+        replaced: &mut Replaced<'_>,
+    ) -> Result<()> {
+        let dirs = record.dirs.iter();
+        let dirs = dirs.map(|dir| self.apply_node(dir, libc::S_IFDIR));
+        let dirs: Result<Vec<_>> = dirs.collect();
+        let file = &record.file;
+        if replaced.is_gone(file.ino) || self.is_replaced(at, file, replaced)? {
+            return dirs.map(drop);
+        }
+        let inode = match dirs.and_then(|_| self.apply_node(file, libc::S_IFREG)) {
+            Err(FsError::Errno(libc::ENOSPC)) => self.keep_in_lost_found(file)?,
             named => named?,
         };
         self.throttle()?;
@@ -184,12 +203,10 @@ impl Fs {
         self.inodes.write_inode_data(&h, &inode, body)
     }
 
-    /// The directories that lead to the file, and the file.
-    fn apply_names(&self, record: &FileRecord) -> Result<Arc<Inode>> {
-        for dir in &record.dirs {
-            self.apply_node(dir, libc::S_IFDIR)?;
-        }
-        self.apply_node(&record.file, libc::S_IFREG)
+    /// Whether a file is not there, and a later record replaces it (replay.A4).
+    fn is_replaced(&self, at: usize, file: &Node, replaced: &mut Replaced<'_>) -> Result<bool> {
+        let is_free = self.space.claim_inode(file.ino)?;
+        Ok(is_free && replaced.note(at, file, |dir, name| self.redo_find(dir, name))?)
     }
 
     /// Makes the file of a node in `lost+found`, which has blocks with room: the volume has no

@@ -10,22 +10,24 @@ use stetfs_journal::Canary;
 use stetfs_ondisk::ext4::inode::InodeFlags;
 use stetfs_testkit::Mkfs;
 
+use super::cut_replay_tests::cut_replay;
 use crate::fs::Fs;
 use crate::inode::OpenRef;
 use crate::testing::{fsck, fsync, mkfs};
 use crate::types::{Ctx, FallocateMode, FsOptions, Ino, ROOT_INO};
 
-const WITH_RECORDS: [&str; 4] = ["ijournal", "stet", "ordered,records=1", "data,records=1"];
+pub(super) const WITH_RECORDS: [&str; 4] =
+    ["ijournal", "stet", "ordered,records=1", "data,records=1"];
 const LOCKS: [InodeFlags; 2] = [InodeFlags::IMMUTABLE, InodeFlags::APPEND];
 
 /// A volume whose transactions commit when a test says so.
-struct Volume {
-    device: Arc<MemDevice>,
-    fs: Arc<Fs>,
+pub(super) struct Volume {
+    pub(super) device: Arc<MemDevice>,
+    pub(super) fs: Arc<Fs>,
 }
 
 impl Volume {
-    fn new(journal: &str, mib: u64, mkfs_options: &Mkfs) -> Volume {
+    pub(super) fn new(journal: &str, mib: u64, mkfs_options: &Mkfs) -> Volume {
         Volume::with(journal, mib, mkfs_options, Canary::default())
     }
 
@@ -42,7 +44,7 @@ impl Volume {
         Volume { device, fs }
     }
 
-    fn make(&self, dir: Ino, name: &str) -> OpenRef {
+    pub(super) fn make(&self, dir: Ino, name: &str) -> OpenRef {
         let made = self
             .fs
             .create(&Ctx::ROOT, dir, name.as_bytes(), 0o600, 0, libc::O_RDWR);
@@ -51,7 +53,7 @@ impl Volume {
         file
     }
 
-    fn mkdir(&self, dir: Ino, name: &str) -> Ino {
+    pub(super) fn mkdir(&self, dir: Ino, name: &str) -> Ino {
         let made = self.fs.mkdir(&Ctx::ROOT, dir, name.as_bytes(), 0o700, 0);
         let ino = made.unwrap().ino;
         self.fs.forget(ino, 1);
@@ -68,16 +70,16 @@ impl Volume {
         self.lock(ino, flags);
     }
 
-    fn write(&self, file: &OpenRef, text: &[u8]) {
+    pub(super) fn write(&self, file: &OpenRef, text: &[u8]) {
         self.fs.write(&Ctx::ROOT, file, 0, text, false).unwrap();
     }
 
-    fn commit(&self) {
+    pub(super) fn commit(&self) {
         self.fs.vol.journal.commit_all().unwrap();
     }
 
     /// Commits that syncs of files took although files have records.
-    fn file_commits(&self) -> u64 {
+    pub(super) fn file_commits(&self) -> u64 {
         self.fs.data.sync_reasons().iter().map(|(_, n)| n).sum()
     }
 
@@ -106,7 +108,7 @@ impl Volume {
 }
 
 /// What a file holds.
-fn content(fs: &Arc<Fs>, path: &[&str]) -> Vec<u8> {
+pub(super) fn content(fs: &Arc<Fs>, path: &[&str]) -> Vec<u8> {
     let ino = path.iter().fold(ROOT_INO, |dir, name| {
         fs.lookup(dir, name.as_bytes()).unwrap().ino
     });
@@ -494,13 +496,17 @@ impl Random<'_> {
         }
     }
 
-    /// Syncs a file, cuts, and looks for it.
+    /// Syncs a file, cuts, here and there cuts the recovery, too, and looks for it.
     fn sync(&mut self) {
         let Some((.., file)) = self.files.get(self.draw.usize(..self.files.len().max(1))) else {
             return;
         };
         fsync(&self.v.fs, file, false);
-        let crashed = Arc::new(self.v.device.fork());
+        let mut crashed = Arc::new(self.v.device.fork());
+        while self.draw.u32(..3) == 0 {
+            let cut = cut_replay(&crashed, self.draw.u64(..60));
+            crashed = cut.unwrap_or(crashed);
+        }
         let again = Fs::open(crashed.clone(), FsOptions::default()).unwrap();
         let there = again
             .open_inode(&Ctx::ROOT, file.inode.ino, libc::O_RDONLY)

@@ -117,6 +117,8 @@ pub struct Canary {
     pub redo_as_user: bool,
     /// Records are promised no blocks for their recovery.
     pub redo_unpromised: bool,
+    /// Recovery makes a file again whose name a later record gives to another one.
+    pub redo_replaced: bool,
     // Records in a region.
     /// The seal of a record is stored with its head, and the rest after it.
     pub region_seal_early: bool,
@@ -161,6 +163,8 @@ pub struct Canary {
     pub endless_runs: bool,
     /// What lies behind the new end of a truncated file stays.
     pub keep_tail: bool,
+    /// A write that found too little room goes on, in another transaction.
+    pub write_on: bool,
     /// Preallocated blocks count as written before their data is home.
     pub convert_early: bool,
     /// A file that grows within its last block has its new size before its data is home.

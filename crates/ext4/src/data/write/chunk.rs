@@ -25,6 +25,13 @@ pub(super) struct Chunk<'a> {
     pub(super) journaled: bool,
 }
 
+/// How much of a chunk was written.
+pub(super) struct Written {
+    pub(super) bytes: usize,
+    /// The volume, or the quota, had no room for more.
+    pub(super) no_room: bool,
+}
+
 /// What goes with a change by somebody unprivileged.
 pub(super) struct Dropped {
     pub(super) capability: Layout,

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use stetfs_journal::{Credits, Handle};
 use stetfs_ondisk::ext4::time::Timestamp;
 
-use super::chunk::{Chunk, Dropped, SPARE_RUNS};
+use super::chunk::{Chunk, Dropped, SPARE_RUNS, Written};
 use super::segments::{Kind, Mapped, Segment, Segments};
 use super::writer::Writer;
 use crate::data::DataStore;
@@ -73,11 +73,15 @@ impl Fs {
     }
 
     /// Writes the chunk, or its beginning: at least one byte. With nothing written nothing changed.
-    pub(super) fn write_chunk(&self, chunk: &Chunk<'_>, body: &mut InodeBody) -> Result<usize> {
+    pub(super) fn write_chunk(&self, chunk: &Chunk<'_>, body: &mut InodeBody) -> Result<Written> {
         let inode = chunk.inode;
         let plan = self.plan_chunk(chunk, body)?;
         if let Some(runs) = plan.only_data(chunk) {
-            return self.overwrite(chunk, &runs, plan.end);
+            let bytes = self.overwrite(chunk, &runs, plan.end)?;
+            return Ok(Written {
+                bytes,
+                no_room: false,
+            });
         }
         let (promised, promise, _quota) = match plan.clusters {
             // What a hole needs in a cluster that the file has, it has; for the map's blocks some
@@ -100,6 +104,7 @@ impl Fs {
             runs,
             promised,
             promise,
+            is_full: false,
         };
         let mut pages = Pages::new(&self.data, inode, self.chunk_path(chunk, &plan, body, &h));
         let result = match plan.gap {
@@ -108,7 +113,7 @@ impl Fs {
         };
         let result = result.and_then(|()| writer.write(&mut pages, body, &plan.segments));
         pages.done();
-        let written = match result {
+        let bytes = match result {
             Ok(n) => n,
             Err(e) => {
                 // The tree may have another shape, with the same meaning, and more blocks.
@@ -121,8 +126,12 @@ impl Fs {
             runs == 0 || h.credits_left() > 0,
             "a write took more than was thought"
         );
-        self.chunk_written(&h, chunk, &plan, body, written)?;
-        Ok(written)
+        self.chunk_written(&h, chunk, &plan, body, bytes)?;
+        let is_whole = chunk.offset + bytes as u64 >= plan.end;
+        Ok(Written {
+            bytes,
+            no_room: !is_whole && !writer.is_full,
+        })
     }
 
     /// Looks at what a chunk finds, and reads what it changes in part.
@@ -252,13 +261,27 @@ impl DataStore {
         nodes: u64,
         privileged: bool,
     ) -> Result<(u64, Reservation<'_>)> {
-        let mut want = clusters;
-        loop {
+        let (mut want, mut too_many) = (clusters, clusters + 1);
+        let mut promise = loop {
             match self.space.reserve(want + nodes, privileged) {
-                Ok(promise) => return Ok((want, promise)),
-                Err(FsError::Errno(libc::ENOSPC)) if want > 1 => want = want.div_ceil(2),
+                Ok(promise) => break promise,
+                Err(FsError::Errno(libc::ENOSPC)) if want > 1 => {
+                    (want, too_many) = (want.div_ceil(2), want);
+                }
+                Err(e) => return Err(e),
+            }
+        };
+        while want + 1 < too_many {
+            let more = (too_many - want) / 2;
+            match self.space.reserve(more, privileged) {
+                Ok(room) => {
+                    promise.join(room);
+                    want += more;
+                }
+                Err(FsError::Errno(libc::ENOSPC)) => too_many = want + more,
                 Err(e) => return Err(e),
             }
         }
+        Ok((want, promise))
     }
 }

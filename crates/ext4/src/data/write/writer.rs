@@ -23,6 +23,8 @@ pub(super) struct Writer<'a> {
     /// Clusters that may be allocated.
     pub(super) promised: u64,
     pub(super) promise: Option<Reservation<'a>>,
+    /// The transaction has no room for more.
+    pub(super) is_full: bool,
 }
 
 impl Writer<'_> {
@@ -141,6 +143,7 @@ impl Writer<'_> {
             need += bounded32(end.saturating_sub(u64::from(lblk)));
         }
         let left = self.h.credits_left();
-        Ok(left >= need || self.h.extend(need - left)?)
+        self.is_full = left < need && !self.h.extend(need - left)?;
+        Ok(!self.is_full)
     }
 }
