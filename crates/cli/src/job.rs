@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
-use crate::options::Options;
+use stetfs::low::FirstLook;
+
+use crate::failure::Result;
+use crate::options::{self, Options};
 
 /// What to serve, where.
 #[derive(Clone)]
@@ -11,9 +14,30 @@ pub(crate) struct Job {
     pub(crate) source: PathBuf,
     /// Absolute.
     pub(crate) dir: PathBuf,
+    /// Its options as they were said.
+    pub(crate) text: String,
+    /// What they mean; once the volume was looked at, with those that it has of its own.
     pub(crate) options: Options,
+    /// What the source says of how to open it.
+    pub(crate) look: FirstLook,
     /// Nobody waits for its end: SIGHUP means nothing.
     pub(crate) daemon: bool,
     /// Read-only because the source cannot be written.
     pub(crate) protected: bool,
+}
+
+impl Job {
+    /// The job when the volume was looked at.
+    ///
+    /// # Errors
+    /// As [`options::of_mount`].
+    pub(crate) fn looked_at(&self) -> Result<Job> {
+        let (mut options, look) = options::of_mount(&self.source, &self.text)?;
+        options.log_file.clone_from(&self.options.log_file);
+        Ok(Job {
+            options,
+            look,
+            ..self.clone()
+        })
+    }
 }

@@ -29,6 +29,7 @@ mod notify;
 mod options;
 mod part;
 mod sandbox;
+mod scout;
 mod serve;
 mod usage;
 

@@ -11,7 +11,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use stetfs::low::{FsError, LatencyStats, NbdAddress, OpenedDevices, RegionInfo, Volume};
+use stetfs::low::{
+    FsError, LatencyStats, NbdAddress, OpenedDevices, ReadDevices, RegionInfo, Volume,
+};
 use stetfs_fuse::{Entrance, Limits, MountError, Mounter, Plan, Server, is_root};
 
 use crate::cmd::{atomic, freeze, quota, record, sync};
@@ -36,6 +38,7 @@ pub(crate) fn serve(job: &Job, limits: Limits, ready: impl FnOnce(Vec<String>)) 
     // Before a journal is replayed for a mount that cannot be.
     let dir = stetfs_fuse::check_dir(&job.dir)?;
     // Before there are other threads.
+    let job = &job.looked_at()?;
     let mut mounter = mounter(job, dir.clone())?;
     let _in_use = hold_hosts(job);
     let moved = leave()?;
@@ -49,18 +52,18 @@ pub(crate) fn serve(job: &Job, limits: Limits, ready: impl FnOnce(Vec<String>)) 
     let ways: Vec<_> = ways.iter().map(|path| Some(path.as_path())).collect();
     let_go_of_mounts(moved, &[devices.as_slice(), &ways].concat());
     let mut sandbox = Sandbox::prepare(job.options.sandbox, mounter.facts(), &servers)?;
-    let (devices, job) = open(job, &sandbox)?;
-    let job = &job;
+    let (devices, ref job) = open(job, &sandbox)?;
     // What it is on is held by what is open.
     let_go_of_mounts(moved, &ways);
-    // Before the volume is looked at.
     if sandbox.is_on() {
         let cores = std::thread::available_parallelism().map_or(4, usize::from);
         devices.prepare_rings(cores + OTHERS);
+        debug_assert!(!devices.were_read(), "with privileges nothing is read");
     }
     sandbox.enter()?;
     #[cfg(debug_assertions)]
     stetfs_fuse::taken_over_before();
+    let (devices, ref job) = read(&devices, job)?;
     let bound = Arc::new(CacheBound::of(&job.options));
     let memory = bound.prepare(job.options.volume()?.fs.cache_bytes);
     let is_sparse = devices.is_sparse();
@@ -282,17 +285,42 @@ fn hold_hosts(job: &Job) -> Vec<File> {
 /// Opens the devices of a job: read-only if it is write-protected, as mount(8) does. Gives the job
 /// as it is then.
 fn open(job: &Job, sandbox: &Sandbox) -> Result<(OpenedDevices, Job)> {
-    let mut options = job.options.volume()?;
-    options.nbd.connector = sandbox.connector();
-    match OpenedDevices::open(&job.source, &options) {
-        Err(e) if stetfs::low::is_write_protected(&e) && !options.fs.read_only => {
-            let mut job = job.clone();
-            job.options.read_only = true;
-            job.protected = true;
-            open(&job, sandbox)
+    let tried = |job: &Job| {
+        let mut options = job.options.volume()?;
+        options.nbd.connector = sandbox.connector();
+        let opened = OpenedDevices::open(&job.source, &options, &job.look);
+        Ok::<_, Failure>(opened)
+    };
+    match tried(job)? {
+        Err(e) if is_to_be_read(&e, job) => {
+            let job = protected(job);
+            Ok((tried(&job)??, job))
         }
         opened => Ok((opened?, job.clone())),
     }
+}
+
+/// Finds the volume in them, likewise: exports say then what they let us do.
+fn read(devices: &OpenedDevices, job: &Job) -> Result<(ReadDevices, Job)> {
+    match devices.read(&job.options.volume()?) {
+        Err(e) if is_to_be_read(&e, job) => {
+            let job = protected(job);
+            Ok((devices.read(&job.options.volume()?)?, job))
+        }
+        read => Ok((read?, job.clone())),
+    }
+}
+
+/// Whether what failed can be mounted read-only.
+fn is_to_be_read(e: &FsError, job: &Job) -> bool {
+    stetfs::low::is_write_protected(e) && !job.options.read_only
+}
+
+fn protected(job: &Job) -> Job {
+    let mut job = job.clone();
+    job.options.read_only = true;
+    job.protected = true;
+    job
 }
 
 /// A volume that is to be mounted read-only, and that nobody can write.

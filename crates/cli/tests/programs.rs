@@ -266,9 +266,9 @@ fn sqlite_survives_a_kill(mounter: &Mounter, journal_mode: &str) {
         // journal, and the last transaction may be rolled back.
         let _ = writeln!(input, "PRAGMA synchronous=EXTRA;");
         for i in 1..1_000_000 {
-            // Two tables' worth of pages a transaction, so that half of one would show. SQLite takes
-            // a directory that it cannot open for one that needs no sync: only a file that can be
-            // opened says that the server lived until then.
+            // Two tables' worth of pages a transaction, so that half of one would show. SQLite
+            // takes a directory that it cannot open for one that needs no sync: only a file that
+            // can be opened says that the server lived until then.
             let sql = format!(
                 "BEGIN; INSERT INTO t VALUES({i}, randomblob(3000), NULL); UPDATE t SET twice={i} WHERE id > {i} - 10; COMMIT; SELECT 'ack', {i} WHERE readfile('{}') NOT NULL;",
                 served.display()

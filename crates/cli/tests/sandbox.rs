@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
+use stetfs_testkit::loopdev::{LoopDev, LoopOptions};
 use stetfs_testkit::{Image, Mkfs, Scratch, cmd, mount, wait_until};
 
 use crate::common::daemon::{BINARY, Daemon, fails, json as said, ok};
@@ -433,7 +434,7 @@ fn a_server_of_an_export_that_is_taken_over_connects_to_nothing() {
 }
 
 /// Before the mount stands, while the volume is looked at, no thread has more than later, and the
-/// helper believes nothing of a mount.
+/// helper believes nothing of a mount. That nothing is read before, debug builds assert.
 #[test]
 fn a_server_that_is_taken_over_before_its_mount_stands_has_nothing() {
     let foreign = Scratch::new("foreign").unwrap();
@@ -492,17 +493,25 @@ fn a_server_that_is_taken_over_before_its_mount_stands_has_nothing() {
             &[&told[..], env].concat(),
         );
         let said = fs::read_to_string(&log).unwrap();
-        let tried: BTreeMap<String, i32> = said
+        let tried: Vec<(String, i32)> = said
             .lines()
             .filter_map(|line| line.split_once("taken over: ")?.1.rsplit_once(": "))
             .map(|(name, errno)| (name.to_owned(), errno.trim().parse().unwrap()))
             .collect();
         let but = if env.is_empty() { &[][..] } else { &FILES };
-        assert_refused(&tried, but);
-        assert_eq!(
-            (tried["threads"], tried["remount"]),
-            (libc::EPERM, libc::EPERM)
-        );
+        // The process that takes the first look, and then the server.
+        let first = tried
+            .iter()
+            .position(|(name, _)| name == "threads")
+            .unwrap();
+        let (scout, server) = tried.split_at(first + 1);
+        for tried in [scout, server] {
+            let tried: BTreeMap<_, _> = tried.iter().cloned().collect();
+            assert_refused(&tried, but);
+            assert_eq!(tried["threads"], libc::EPERM);
+        }
+        let remount = ("remount".to_owned(), libc::EPERM);
+        assert!(!scout.contains(&remount) && server.contains(&remount));
         assert_eq!(flags_now(), before);
         ok(&["stat", other.dir()]);
         // The mount stands all the same.
@@ -512,6 +521,78 @@ fn a_server_that_is_taken_over_before_its_mount_stands_has_nothing() {
         image.e2fsck_fn().unwrap();
     }
     drop(taken_down);
+}
+
+/// A device as udev links it by its UUID.
+struct Linked(PathBuf);
+
+impl Linked {
+    fn new(device: &LoopDev) -> Linked {
+        let mut blkid = Command::new("blkid");
+        blkid.args(["-p", "-s", "UUID", "-o", "value"]);
+        let uuid = cmd::run(blkid.arg(device.path())).unwrap();
+        let dir = Path::new("/dev/disk/by-uuid");
+        fs::create_dir_all(dir).unwrap();
+        let link = dir.join(uuid.trim());
+        std::os::unix::fs::symlink(device.path(), &link).unwrap();
+        Linked(link)
+    }
+
+    fn uuid(&self) -> &str {
+        self.0.file_name().unwrap().to_str().unwrap()
+    }
+}
+
+impl Drop for Linked {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// A volume may name any device of the machine: one that is no journal is not opened to be written.
+#[test]
+fn what_a_volume_names_is_opened_if_it_is_a_journal() {
+    let attach = |image: &Image| LoopDev::attach(image.path(), LoopOptions::default()).unwrap();
+    let journal = Image::make(16 << 20, &Mkfs::blocks(4096).feature("journal_dev")).unwrap();
+    let journal = attach(&journal);
+    let linked = Linked::new(&journal);
+    let mkfs = Mkfs::blocks(4096).journal_device(journal.path());
+    let d = Daemon::unmounted(Image::make(64 << 20, &mkfs).unwrap());
+    d.mount("sandbox=on");
+    fs::write(d.file("a"), "b").unwrap();
+    ok(&["umount", d.dir()]);
+    let other = Image::make(16 << 20, &Mkfs::new()).unwrap();
+    let other = attach(&other);
+    let named = Linked::new(&other);
+    let request = format!("set_super_value journal_uuid {}", named.uuid());
+    d.image.debugfs_write(&request).unwrap();
+    for sandbox in ["on", "off"] {
+        let option = format!("sandbox={sandbox}");
+        let args = ["mount", "-o", &option, d.image(), d.dir()];
+        fails(&args, 5, &["which is none", "journal_path="]);
+    }
+    let request = format!("set_super_value journal_uuid {}", linked.uuid());
+    d.image.debugfs_write(&request).unwrap();
+    d.mount("sandbox=on");
+    assert_eq!(fs::read_to_string(d.file("a")).unwrap(), "b");
+    ok(&["umount", d.dir()]);
+}
+
+/// A server that can be reached by nobody is told as that, in a network without anything, too.
+#[test]
+fn without_a_network_an_export_is_not_there() {
+    let place = Place::new();
+    for (address, word) in [
+        ("nbd://127.0.0.1:10809/", "unreachable"),
+        ("nbd://nowhere.invalid/", "nowhere.invalid"),
+    ] {
+        let mut command = Command::new("unshare");
+        command.args(["-n", BINARY, "mount", address, place.dir()]);
+        let done = command.output().unwrap();
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert!(!done.status.success() && said.contains(word), "{said}");
+        assert!(said.lines().count() <= 3, "{said}");
+    }
 }
 
 /// The helper removes the socket of a server that was killed.

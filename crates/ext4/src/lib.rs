@@ -58,6 +58,6 @@ pub use stetfs_ondisk::foreign::{Foreign, Kind as ForeignKind, known as known_fo
 pub use stetfs_ondisk::partitions::{NoPartition, Partition, Partitions, ReadBy};
 pub use types::*;
 pub use volume::{
-    Inspection, MAX_EPOCH, find_log, inspect, journal_device, read_partitions, read_superblock,
-    set_panic_hook,
+    Inspection, MAX_EPOCH, find_log, inspect, is_journal, journal_device, journal_device_of,
+    read_partitions, read_superblock, set_panic_hook,
 };

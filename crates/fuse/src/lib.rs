@@ -21,6 +21,7 @@
 //!   be shown;
 //! * `server`: all of it together, and closing the volume when the session ends.
 
+mod apart;
 mod atomic;
 mod awake;
 mod bdi;
@@ -66,6 +67,7 @@ mod volume_fs;
 mod walkers;
 mod wire;
 
+pub use apart::apart;
 pub use atomic::AtomicHolder;
 pub use awake::{AwakeStats, LowLatency, idle_driver};
 pub use connection::{Connection, ConnectionStats};

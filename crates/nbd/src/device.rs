@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use stetfs_block::{
@@ -16,6 +17,7 @@ use crate::claim::Claim;
 use crate::error::Trouble;
 use crate::link::{Job, Link, NbdOptions, NbdState, first_error, jobs_of, spans};
 use crate::unflushed::Content;
+use crate::way::Way;
 use crate::wire::Command;
 
 /// Bytes that are kept to be written again at most; beyond them a writer flushes first.
@@ -38,16 +40,25 @@ pub struct NbdDevice {
     partial: Mutex<()>,
     /// Its flushes: those it is asked for, and those inside writes (block.F4).
     flushes: Attempts,
-    _claim: Option<Claim>,
+    _claim: Option<Arc<Claim>>,
 }
 
-impl NbdDevice {
-    /// Connects to the export at `path`, an address ([`Address`]), and keeps this machine's other
-    /// programs off it.
+/// An export that this machine's other programs are kept off, and that nothing is known of yet:
+/// there is no connection.
+pub struct Unconnected {
+    path: PathBuf,
+    way: Way,
+    options: NbdOptions,
+    claim: Arc<Claim>,
+}
+
+impl Unconnected {
+    /// Finds out all that takes files: the export at `path` is an address ([`Address`]).
     ///
     /// # Errors
-    /// `Locked` if one of them has it, `Open` with what the server says.
-    pub fn open(path: &Path, options: NbdOptions) -> Result<NbdDevice> {
+    /// `Locked` if another program has it, `Open` for what is no address, `Unsuitable` for
+    /// certificates that are none.
+    pub fn prepare(path: &Path, options: NbdOptions) -> Result<Unconnected> {
         let address = Address::from_str(&path.to_string_lossy()).map_err(|e| {
             let e = std::io::Error::new(std::io::ErrorKind::InvalidInput, e);
             BlockError::open(path, e)
@@ -59,17 +70,58 @@ impl NbdDevice {
             },
             _ => BlockError::open(path, e),
         })?;
-        let link = Link::open(address, options).map_err(|e| refused(path, e))?;
+        Ok(Unconnected {
+            path: path.to_owned(),
+            way: Way::of(address, options.connector, options.answer)
+                .map_err(|e| refused(path, e))?,
+            options,
+            claim: Arc::new(claim),
+        })
+    }
+
+    /// Makes the only connection there will be, at once: for who soon may make none. Nothing of the
+    /// server is read.
+    ///
+    /// # Errors
+    /// `Open`: nobody is there.
+    pub fn reach(&mut self) -> Result<()> {
+        self.way
+            .reach()
+            .map_err(|e| BlockError::open(&self.path, e))
+    }
+
+    /// Connects, and shakes hands.
+    ///
+    /// # Errors
+    /// `Open` with what the server says, `Unsuitable`.
+    pub fn connect(&self, read_only: bool) -> Result<NbdDevice> {
+        let path = &self.path;
+        let options = NbdOptions {
+            read_only,
+            ..self.options
+        };
+        let link = Link::open(self.way.clone(), options).map_err(|e| refused(path, e))?;
         tracing::debug!(path = %path.display(), export = ?link.export(), "connected");
         Ok(NbdDevice {
-            path: path.to_owned(),
+            path: path.clone(),
             link,
             counters: Counters::default(),
             partial: Mutex::new(()),
             flushes: Attempts::default(),
             // Readers may be several; they have seen that nobody writes.
-            _claim: (!options.read_only).then_some(claim),
+            _claim: (!read_only).then(|| Arc::clone(&self.claim)),
         })
+    }
+}
+
+impl NbdDevice {
+    /// Connects to the export at `path`, an address ([`Address`]), and keeps this machine's other
+    /// programs off it.
+    ///
+    /// # Errors
+    /// `Locked` if one of them has it, `Open` with what the server says.
+    pub fn open(path: &Path, options: NbdOptions) -> Result<NbdDevice> {
+        Unconnected::prepare(path, options)?.connect(options.read_only)
     }
 
     /// The address it was opened by.

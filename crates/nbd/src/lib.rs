@@ -18,9 +18,10 @@ mod place;
 mod stream;
 mod tls;
 mod unflushed;
+mod way;
 mod wire;
 
 pub use address::{Address, BadAddress};
-pub use device::NbdDevice;
+pub use device::{NbdDevice, Unconnected};
 pub use link::{NbdOptions, NbdState};
 pub use place::{Connect, Connector, Route};

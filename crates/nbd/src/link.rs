@@ -17,13 +17,13 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::address::{Address, Endpoint};
+use crate::address::Address;
 use crate::connection::Connection;
 use crate::error::{Result, Trouble};
 use crate::handshake::Export;
-use crate::place::{Connector, Place};
-use crate::tls::Tls;
+use crate::place::Connector;
 use crate::unflushed::{Content, Expected, Unflushed};
+use crate::way::Way;
 use crate::wire::{Command, Request};
 
 /// How a server is used.
@@ -158,9 +158,7 @@ struct Now {
 }
 
 pub(crate) struct Link {
-    address: Address,
-    place: Place,
-    tls: Option<Tls>,
+    way: Way,
     options: NbdOptions,
     export: Export,
     pub(crate) unflushed: Mutex<Unflushed>,
@@ -171,7 +169,7 @@ pub(crate) struct Link {
 
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Link({})", self.address)
+        write!(f, "Link({})", self.way.address)
     }
 }
 
@@ -180,25 +178,13 @@ impl Link {
     ///
     /// # Errors
     /// The server is not there, or does not let us have the export as we want it.
-    pub(crate) fn open(address: Address, options: NbdOptions) -> Result<Link> {
-        let host = match &address.endpoint {
-            Endpoint::Unix(_) => "",
-            Endpoint::Tcp(host, _) => host.as_str(),
-        };
-        let place = Place::of(&address, options.connector);
-        let tls = address.tls.as_ref().map(|tls| Tls::read(tls, host));
-        let tls = tls
-            .transpose()
-            .map_err(|e| Trouble::refused(e.to_string()))?;
-        let (export, answer) = (&address.export, options.answer);
-        let (first, export) = Connection::open(&place, tls.as_ref(), export, answer)?;
+    pub(crate) fn open(way: Way, options: NbdOptions) -> Result<Link> {
+        let (first, export) = way.connect()?;
         if !options.read_only {
             export.check_writable()?;
         }
         let link = Link {
-            address,
-            place,
-            tls,
+            way,
             options,
             export,
             unflushed: Mutex::default(),
@@ -211,7 +197,7 @@ impl Link {
     }
 
     pub(crate) fn address(&self) -> &Address {
-        &self.address
+        &self.way.address
     }
 
     pub(crate) fn export(&self) -> &Export {
@@ -288,7 +274,7 @@ impl Link {
             if let Trouble::Stopped(reason) = lost {
                 return Err(self.stop(&mut now, reason));
             }
-            tracing::warn!("lost the server of {}: {lost}", self.address);
+            tracing::warn!("lost the server of {}: {lost}", self.way.address);
             now.session = None;
             now.lost_since = Some(Instant::now());
             self.losses.fetch_add(1, Relaxed);
@@ -316,10 +302,10 @@ impl Link {
                 Err(e) => {
                     now.tried = Some(Instant::now());
                     if is_over() {
-                        tracing::error!("{}: given up: {e}", self.address);
+                        tracing::error!("{}: given up: {e}", self.way.address);
                         return Err(self.given_up(&e.to_string()));
                     }
-                    tracing::info!("{}: {e}; trying again", self.address);
+                    tracing::info!("{}: {e}; trying again", self.way.address);
                     thread::sleep(pause);
                     pause = (pause * 2).min(PAUSES.1);
                 }
@@ -329,19 +315,19 @@ impl Link {
 
     /// Nothing more is read or written.
     fn stop(&self, now: &mut Now, reason: Arc<str>) -> Trouble {
-        tracing::error!("{}: {reason}", self.address);
+        tracing::error!("{}: {reason}", self.way.address);
         now.stopped = Some(Arc::clone(&reason));
         Trouble::Stopped(reason)
     }
 
     fn given_up(&self, why: &str) -> Trouble {
-        let reason = format!("the server of {} is lost: {why}", self.address);
+        let reason = format!("the server of {} is lost: {why}", self.way.address);
         std::io::Error::new(std::io::ErrorKind::NotConnected, reason).into()
     }
 
     /// Connects again (1, 3).
     fn renew(&self) -> Result<Session> {
-        let (first, export) = self.connect()?;
+        let (first, export) = self.way.connect()?;
         self.is_the_same(&export)?;
         let (again, expected) = {
             let unflushed = self.unflushed.lock();
@@ -360,11 +346,11 @@ impl Link {
         let mut connections = vec![first];
         let several = self.export.is_for_many() && self.options.connections > 1;
         while several && connections.len() < self.options.connections {
-            match self.connect() {
+            match self.way.connect() {
                 Ok((another, export)) if export == self.export => connections.push(another),
                 Ok(_) => break,
                 Err(e) => {
-                    let (n, address) = (connections.len(), &self.address);
+                    let (n, address) = (connections.len(), &self.way.address);
                     tracing::info!("{address}: {n} connections, and no more: {e}");
                     break;
                 }
@@ -374,11 +360,6 @@ impl Link {
             connections,
             next: AtomicUsize::new(0),
         }
-    }
-
-    fn connect(&self) -> Result<(Connection, Export)> {
-        let (tls, export) = (self.tls.as_ref(), &self.address.export);
-        Connection::open(&self.place, tls, export, self.options.answer)
     }
 
     fn is_the_same(&self, export: &Export) -> Result<()> {
@@ -433,7 +414,7 @@ impl Link {
         let n = session.connections.len();
         tracing::warn!(
             "{} is back, by {n} connections; {bytes} bytes that were not flushed are written again",
-            self.address
+            self.way.address
         );
         Ok(())
     }

@@ -172,6 +172,8 @@ pub(crate) enum Place {
     Own(Route),
     /// Another one makes them.
     Passed(Connector, Address),
+    /// There is this one, until it is taken.
+    Made(Mutex<Option<OwnedFd>>),
 }
 
 impl Place {
@@ -187,6 +189,10 @@ impl Place {
         match self {
             Place::Own(route) => route.connect(patience),
             Place::Passed(connector, address) => connector.0.connect(address),
+            Place::Made(socket) => {
+                let none = || io::Error::other("there is no other connection");
+                socket.lock().take().ok_or_else(none)
+            }
         }
     }
 }

@@ -1,13 +1,14 @@
-//! A first look at a file or device that is not claimed yet: what part of it will be.
+//! A first look at a file or device that is not claimed yet: which part of it will be.
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use super::{open, sys};
 use crate::range::check_range;
-use crate::{BlockError, Op, ReadAt, Result};
+use crate::{BlockDevice, BlockError, Op, Read, ReadAt, Result, Stats, Write};
 
 /// An image file or a block device, open for reading and kept from nobody.
 pub struct Peek {
@@ -40,25 +41,48 @@ impl Peek {
             file,
         })
     }
+}
 
-    /// Size in bytes.
-    pub fn size(&self) -> u64 {
+/// What reads of it take is not counted.
+impl BlockDevice for Peek {
+    fn size(&self) -> u64 {
         self.size
     }
 
-    /// The smallest unit that is written as a whole, in bytes.
-    pub fn sector_size(&self) -> u32 {
+    fn sector_size(&self) -> u32 {
         self.sector
     }
 
-    /// Fills `buf` from `offset` on.
-    ///
-    /// # Errors
-    /// [`BlockError::Io`], [`BlockError::OutOfRange`].
-    pub fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        let len = buf.len() as u64;
-        check_range(Op::Read, offset, len, self.size)?;
-        let read = self.file.read_exact_at(buf, offset);
-        read.map_err(|e| BlockError::io(Op::Read, offset, len, e))
+    fn read_only(&self) -> bool {
+        true
+    }
+
+    fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
+        for read in reads {
+            let (mut at, len) = (read.offset, read.len());
+            check_range(Op::Read, at, len, self.size)?;
+            for slice in read.data.slices_mut() {
+                let filled = self.file.read_exact_at(slice, at);
+                filled.map_err(|e| BlockError::io(Op::Read, at, len, e))?;
+                at += slice.len() as u64;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_batch(&self, _writes: &[Write<'_>]) -> Result<()> {
+        Err(BlockError::ReadOnly { op: Op::Write })
+    }
+
+    fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn discard(&self, _range: Range<u64>) -> Result<()> {
+        Err(BlockError::ReadOnly { op: Op::Discard })
+    }
+
+    fn stats(&self) -> Stats {
+        Stats::default()
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use stetfs::low::NbdAddress;
+use stetfs::low::{FirstLook, NbdAddress};
 
 use crate::args::{HelperArgs, MountArgs};
 use crate::daemon::{self, Told};
@@ -43,12 +43,13 @@ pub(crate) fn run(args: &MountArgs, json: bool) -> Result<Code> {
     options.volume()?;
     let (source, dir) = (absolute(&args.source)?, absolute_dir(&args.dir)?);
     if let Some(parent) = args.server {
-        let mut options = options::of_volume(&source, &text)?;
         if let Some(path) = &args.log_file {
             options.log_file = Some(path.clone());
         }
         let job = Job {
+            text,
             options,
+            look: FirstLook::default(),
             source,
             dir,
             daemon: !args.foreground,

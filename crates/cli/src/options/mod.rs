@@ -10,6 +10,6 @@ mod tests;
 mod value;
 
 pub(crate) use names::names;
-pub(crate) use read::{known_only, of_volume, parse};
+pub(crate) use read::{known_only, of_mount, of_volume, parse};
 pub(crate) use said::Options;
 pub(crate) use value::epoch_of_environment;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use stetfs::low::{Atime, Source, did_you_mean};
+use stetfs::low::{Atime, FirstLook, Source, did_you_mean};
 use stetfs_fuse::{IoUring, LowLatency};
 
 use super::kernels;
@@ -15,7 +15,7 @@ use super::value::{
 };
 use crate::failure::Result;
 use crate::sandbox::Wanted;
-use crate::{net, part};
+use crate::{net, part, scout};
 
 /// Reads comma-separated options into `all`. With `sloppy`, unknown ones are passed over.
 pub(crate) fn parse(text: &str, sloppy: bool, all: &mut Options) -> Result {
@@ -59,24 +59,38 @@ pub(crate) fn parse(text: &str, sloppy: bool, all: &mut Options) -> Result {
 /// The options of the volume at `path`: those that it has of its own, and after them those of
 /// `text`. Why it has none is told by whoever opens it.
 pub(crate) fn of_volume(path: &Path, text: &str) -> Result<Options> {
+    let own = stetfs::low::own_options(&source(path, text)?);
+    let own = own.inspect_err(|e| tracing::debug!("the volume's own options cannot be read: {e}"));
+    with_own(&own.unwrap_or_default(), text)
+}
+
+/// The same for the server of a mount, with all else that the volume says of that.
+pub(crate) fn of_mount(path: &Path, text: &str) -> Result<(Options, FirstLook)> {
     let mut said = Options::default();
     parse(text, false, &mut said)?;
-    let source = Source {
+    let look = scout::look(&source(path, text)?, said.nbd, said.sandbox)?;
+    Ok((with_own(&look.own_options, text)?, look))
+}
+
+/// The volume that options mean.
+fn source(path: &Path, text: &str) -> Result<Source> {
+    let mut said = Options::default();
+    parse(text, false, &mut said)?;
+    Ok(Source {
         path: path.to_owned(),
         part: said.part.part()?,
+        journal_path: said.journal_path,
         ..Source::default()
-    };
+    })
+}
+
+fn with_own(own: &[&str], text: &str) -> Result<Options> {
     let mut options = Options::default();
-    match stetfs::low::own_options(&source) {
-        Ok(own) => {
-            if let Err(e) = parse(&own.join(","), false, &mut options) {
-                tracing::warn!("the volume's own options: {e}");
-            }
-            options.volume_data = options.journal.pop().map(|(_, value)| value);
-            options.journal.clear();
-        }
-        Err(e) => tracing::debug!("the volume's own options cannot be read: {e}"),
+    if let Err(e) = parse(&own.join(","), false, &mut options) {
+        tracing::warn!("the volume's own options: {e}");
     }
+    options.volume_data = options.journal.pop().map(|(_, value)| value);
+    options.journal.clear();
     parse(text, false, &mut options)?;
     Ok(options)
 }

@@ -2,10 +2,12 @@
 //! request, has little (decisions/0028).
 //!
 //! Capabilities and the like belong to threads, and a thread that is started has its starter's: so
-//! they are given away by the first thread, once the volume's devices are open and before there are
-//! others. System calls go then, too, but for the few that lead to the mount, which go when it
-//! stands, from all threads at once. What needs privileges later is done by two processes from
-//! before, which read nothing of the volume: the mounter and the helper (decisions/0039).
+//! they are given away by the first thread, once the volume's devices are open, before anything of
+//! them is read, and before there are others. System calls go then, too, but for the few that lead
+//! to the mount, which go when it stands, from all threads at once. What needs privileges later is
+//! done by two processes from before, which read nothing of the volume: the mounter and the helper
+//! (decisions/0039). What has to be known before the devices are opened a third one reads, which
+//! has given all away, too ([`crate::scout`]).
 
 mod calls;
 mod capabilities;
@@ -58,8 +60,21 @@ pub(crate) struct Sandbox {
     lacking: Vec<String>,
     #[serde(skip)]
     restricted: Option<Arc<files::Restricted>>,
+    /// The volume is on a server of network block devices.
+    #[serde(skip)]
+    has_network: bool,
     #[serde(skip)]
     connector: Option<Connector>,
+}
+
+/// Gives all away at once, for a process that reads a volume and says what it found.
+///
+/// # Errors
+/// It must be, and cannot.
+pub(crate) fn enter_alone(option: Wanted, has_network: bool) -> Result {
+    let mut sandbox = Sandbox::new(option);
+    sandbox.has_network = has_network;
+    sandbox.give_away()
 }
 
 impl Sandbox {
@@ -73,6 +88,7 @@ impl Sandbox {
             seccomp: None,
             lacking: Vec::new(),
             restricted: None,
+            has_network: false,
             connector: None,
         }
     }
@@ -93,6 +109,7 @@ impl Sandbox {
             sandbox.helper_pid = helper.map(Helper::pid);
             let connects = helper.filter(|_| !servers.is_empty());
             sandbox.connector = connects.map(|helper| Connector(helper));
+            sandbox.has_network = sandbox.connector.is_some();
         }
         Ok(sandbox)
     }
@@ -114,9 +131,13 @@ impl Sandbox {
     /// # Errors
     /// It must be, and cannot.
     pub(crate) fn enter(&mut self) -> Result {
-        if !self.is_on() {
-            return Ok(());
+        match self.is_on() {
+            true => self.give_away(),
+            false => Ok(()),
         }
+    }
+
+    fn give_away(&mut self) -> Result {
         let nnp = rustix::thread::set_no_new_privs(true).map_err(Into::into);
         self.no_new_privileges = self.try_to("set no_new_privs", nnp)?.is_some();
         self.capabilities = self.try_to("give capabilities away", capabilities::give_away())?;
@@ -145,7 +166,7 @@ impl Sandbox {
     }
 
     fn filter(&mut self, stage: Stage) -> Result<Option<usize>> {
-        let left = calls::filter(stage, self.connector.is_some());
+        let left = calls::filter(stage, self.has_network);
         // Said once, of the last.
         match stage {
             Stage::Mounting if self.option == Wanted::Auto => Ok(left.ok()),

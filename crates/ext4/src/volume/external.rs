@@ -21,9 +21,35 @@ pub(super) type WithJournal = (Arc<dyn BlockDevice>, Option<Vec<(u64, u64)>>);
 /// # Errors
 /// As [`Fs::open`](crate::Fs::open).
 pub fn journal_device(device: &dyn BlockDevice) -> Result<Option<String>> {
-    let sb = read_superblock(device)?;
+    Ok(journal_device_of(&read_superblock(device)?))
+}
+
+/// The same, as the superblock says.
+pub fn journal_device_of(sb: &Superblock) -> Option<String> {
     let external = sb.compat().contains(Compat::HAS_JOURNAL) && sb.journal_inum.get() == 0;
-    Ok(external.then(|| uuid::text(&sb.journal_uuid)))
+    external.then(|| uuid::text(&sb.journal_uuid))
+}
+
+/// Whether a device is a journal, and has this UUID.
+///
+/// # Errors
+/// The device's.
+pub fn is_journal(device: &dyn BlockDevice, uuid: &str) -> Result<bool> {
+    let sb = journal_head(device)?;
+    Ok(is_one(&sb) && uuid::text(&sb.uuid) == uuid)
+}
+
+/// The ext4 superblock of a journal's device, which has no geometry to check: there are no groups.
+fn journal_head(device: &dyn BlockDevice) -> Result<Superblock> {
+    let mut head = vec![0; SUPERBLOCK_SIZE];
+    if device.size() >= SUPERBLOCK_OFFSET + SUPERBLOCK_SIZE as u64 {
+        device.read(SUPERBLOCK_OFFSET, &mut head)?;
+    }
+    Ok(Superblock::decode_unchecked(&head)?)
+}
+
+fn is_one(sb: &Superblock) -> bool {
+    sb.magic.get() == MAGIC && sb.verify_checksum() && sb.incompat().contains(Incompat::JOURNAL_DEV)
 }
 
 /// Puts the two devices together, if there are two.
@@ -39,16 +65,12 @@ pub(super) fn join(
         return Ok((device, None));
     };
     let wrong = |what: String| Err(FsError::JournalDevice(what));
-    // Its ext4 superblock has no geometry to check: there are no groups.
-    let mut head = vec![0; SUPERBLOCK_SIZE];
-    journal.read(SUPERBLOCK_OFFSET, &mut head)?;
-    let other = Superblock::decode_unchecked(&head)?;
+    let other = journal_head(&*journal)?;
     if other.magic.get() != MAGIC {
         let there = foreign::look(&*journal)?;
         return wrong(format!("what was named as the journal is none: {there}"));
     }
-    let is_one = other.verify_checksum() && other.incompat().contains(Incompat::JOURNAL_DEV);
-    if !is_one {
+    if !is_one(&other) {
         return wrong("what was named as the journal is none".into());
     }
     if other.uuid != sb.journal_uuid {

@@ -42,7 +42,7 @@ mod tests;
 
 pub use early::read_superblock;
 pub use errors::set_panic_hook;
-pub use external::journal_device;
+pub use external::{is_journal, journal_device, journal_device_of};
 pub use foreign::read_partitions;
 pub use inspect::{Inspection, find_log, inspect};
 pub use repeat::MAX_EPOCH;

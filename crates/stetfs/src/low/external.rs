@@ -8,8 +8,8 @@ use stetfs_ext4::{FsError, Result, journal_device};
 
 use stetfs_nbd::Address;
 
-use super::host::{Host, HostOptions};
-use super::part::{OpenDisk, Source};
+use super::host::{Host, HostOptions, Unread};
+use super::part::{OpenDisk, Place, Source, UnreadDisk};
 
 /// A volume's device, and that of its journal if that is another.
 pub(crate) type Devices = (OpenDisk, Option<Host>);
@@ -22,49 +22,93 @@ pub(crate) fn any((disk, journal): Devices) -> Views {
     (disk.view(), journal.map(|j| j.device()))
 }
 
-/// Opens both: the volume, its journal as [`journal`] does.
+/// Opens both.
 ///
 /// # Errors
-/// As [`OpenDisk::open`] and [`journal`].
+/// As [`UnreadDevices::open`] and [`UnreadDevices::read`].
 pub(crate) fn devices(source: &Source, options: impl Into<HostOptions>) -> Result<Devices> {
     let options = options.into();
-    let disk = OpenDisk::open(&source.path, &source.part, options)?;
-    let path = source.journal_path.as_deref();
-    let journal = journal(&*disk.view(), path, options).map_err(|e| disk.explain(e))?;
-    Ok((disk, journal))
+    let place = Place::find(&source.path, &source.part)?;
+    UnreadDevices::open(source, place, None, options)?.read(source, options)
 }
 
-/// Opens the device of the volume's journal, if that is not on the volume: at `path`, else where
-/// udev links it by its UUID. `None` as well when it is not there: opening the volume then says so.
-///
-/// # Errors
-/// As [`Host::open`]; `JournalDevice` for a `path` that is not there, or that the volume has
-/// no use for.
-fn journal(
-    volume: &dyn BlockDevice,
-    path: Option<&Path>,
-    options: HostOptions,
-) -> Result<Option<Host>> {
-    let is_there = |path: &Path| Address::is_meant(path) || path.exists();
-    let path = match (journal_device(volume)?, path) {
-        (None, None) => return Ok(None),
-        (None, Some(_)) => {
-            return Err(FsError::JournalDevice(
+/// Where udev links a device by its UUID.
+pub(super) fn by_uuid(uuid: &str) -> PathBuf {
+    PathBuf::from("/dev/disk/by-uuid").join(uuid)
+}
+
+fn is_there(path: &Path) -> bool {
+    Address::is_meant(path) || path.exists()
+}
+
+/// Both, open and locked, before anything of them is read.
+pub(crate) struct UnreadDevices {
+    disk: UnreadDisk,
+    journal: Option<Unread>,
+}
+
+impl UnreadDevices {
+    /// Opens the volume where somebody saw it, and its journal: where the source says, or by the
+    /// UUID of its device, if that was seen.
+    ///
+    /// # Errors
+    /// As [`UnreadDisk::open`] and [`Unread::open`].
+    pub(crate) fn open(
+        source: &Source,
+        place: Place,
+        uuid: Option<&str>,
+        options: HostOptions,
+    ) -> Result<UnreadDevices> {
+        let disk = UnreadDisk::open(&source.path, place, options)?;
+        let named = uuid.map(by_uuid);
+        let journal = source.journal_path.clone().or(named);
+        // What is not there is told when the volume has been read.
+        let journal = journal.filter(|path| is_there(path));
+        let journal = journal.map(|path| Unread::open(&path, options));
+        Ok(UnreadDevices {
+            disk,
+            journal: journal.transpose()?,
+        })
+    }
+
+    /// All that there is.
+    pub(crate) fn hosts(&self) -> impl Iterator<Item = &Unread> {
+        [self.disk.host()].into_iter().chain(&self.journal)
+    }
+
+    /// Finds the volume, and sees to it that its journal is open. `None` for that as well when it
+    /// is not there: opening the volume then says so.
+    ///
+    /// # Errors
+    /// As [`UnreadDisk::read`] and [`Host::open`]; `JournalDevice` for a path that is not there, or
+    /// that the volume has no use for.
+    pub(crate) fn read(&self, source: &Source, options: HostOptions) -> Result<Devices> {
+        let read_only = options.file.read_only;
+        let disk = self.disk.read(&source.path, &source.part, read_only)?;
+        let uuid = journal_device(&*disk.view()).map_err(|e| disk.explain(e))?;
+        let why = match (&uuid, source.journal_path.as_deref()) {
+            (None, Some(_)) => {
                 "journal_path= was given, but the journal of this volume is not on another device"
-                    .into(),
-            ));
-        }
-        (Some(_), Some(path)) if !is_there(path) => {
-            let why = format!("there is no {} to be the volume's journal", path.display());
+                    .to_owned()
+            }
+            (Some(_), Some(path)) if !is_there(path) => {
+                format!("there is no {} to be the volume's journal", path.display())
+            }
+            (None, None) => return Ok((disk, None)),
+            _ => String::new(),
+        };
+        if !why.is_empty() {
             return Err(FsError::JournalDevice(why));
         }
-        (Some(_), Some(path)) => path.to_owned(),
-        (Some(uuid), None) => PathBuf::from("/dev/disk/by-uuid").join(uuid),
-    };
-    if !is_there(&path) {
-        return Ok(None);
+        let journal = match &self.journal {
+            Some(journal) => Some(journal.connect(read_only)?),
+            None => {
+                let path = uuid.as_deref().map(by_uuid).filter(|path| is_there(path));
+                path.map(|path| Host::open(&path, options)).transpose()?
+            }
+        };
+        Ok((disk, journal))
     }
-    Ok(Some(Host::open(&path, options)?))
 }
 
 /// Whether what could not be opened can be read: it is write-protected, or an Android sparse image.

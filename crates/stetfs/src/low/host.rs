@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use stetfs_block::{BlockDevice, FileDevice, OpenOptions, Result, SharedBy, Span};
-use stetfs_nbd::{Address, NbdDevice, NbdOptions};
+use stetfs_nbd::{Address, NbdDevice, NbdOptions, Unconnected};
 
 /// How it is opened.
 #[derive(Clone, Copy, Debug, Default)]
@@ -35,20 +35,58 @@ pub enum Host {
     Export(Arc<NbdDevice>),
 }
 
+/// The same, open and locked, before anything of it is read: an export is not connected to.
+pub(crate) enum Unread {
+    File(Arc<FileDevice>),
+    Export(Box<Unconnected>),
+}
+
+impl Unread {
+    /// Opens what is at `path`: an address of an export, else a file.
+    ///
+    /// # Errors
+    /// As [`FileDevice::open`] and [`Unconnected::prepare`].
+    pub(crate) fn open(path: &Path, how: HostOptions) -> Result<Unread> {
+        Ok(match Address::is_meant(path) {
+            true => Unread::Export(Box::new(Unconnected::prepare(path, how.nbd)?)),
+            false => Unread::File(Arc::new(FileDevice::open(path, how.file)?)),
+        })
+    }
+
+    /// Connects to an export.
+    ///
+    /// # Errors
+    /// As [`Unconnected::connect`].
+    pub(crate) fn connect(&self, read_only: bool) -> Result<Host> {
+        Ok(match self {
+            Unread::File(file) => Host::File(Arc::clone(file)),
+            Unread::Export(export) => Host::Export(Arc::new(export.connect(read_only)?)),
+        })
+    }
+
+    /// See [`FileDevice::prepare_rings`].
+    pub(crate) fn prepare_rings(&self, threads: usize) {
+        if let Unread::File(file) = self {
+            file.prepare_rings(threads);
+        }
+    }
+
+    /// Whether it was read, which the file has counted.
+    pub(crate) fn was_read(&self) -> bool {
+        match self {
+            Unread::File(file) => file.stats().reads > 0,
+            Unread::Export(_) => false,
+        }
+    }
+}
+
 impl Host {
     /// Opens what is at `path`: an address of an export, else a file.
     ///
     /// # Errors
-    /// As [`FileDevice::open`] and [`NbdDevice::open`].
+    /// As [`Unread::open`] and [`Unread::connect`].
     pub(crate) fn open(path: &Path, how: HostOptions) -> Result<Host> {
-        if !Address::is_meant(path) {
-            return Ok(Host::File(Arc::new(FileDevice::open(path, how.file)?)));
-        }
-        let options = NbdOptions {
-            read_only: how.file.read_only,
-            ..how.nbd
-        };
-        Ok(Host::Export(Arc::new(NbdDevice::open(path, options)?)))
+        Unread::open(path, how)?.connect(how.file.read_only)
     }
 
     /// All of it.
@@ -67,6 +105,14 @@ impl Host {
         }
     }
 
+    /// The same, to be kept.
+    pub(crate) fn file_shared(&self) -> Option<Arc<FileDevice>> {
+        match self {
+            Host::File(file) => Some(Arc::clone(file)),
+            Host::Export(_) => None,
+        }
+    }
+
     /// The export, if it is one.
     pub fn export(&self) -> Option<&NbdDevice> {
         match self {
@@ -80,13 +126,6 @@ impl Host {
         match self {
             Host::File(file) => file.path(),
             Host::Export(export) => export.path(),
-        }
-    }
-
-    /// See [`FileDevice::prepare_rings`].
-    pub(crate) fn prepare_rings(&self, threads: usize) {
-        if let Some(file) = self.file() {
-            file.prepare_rings(threads);
         }
     }
 

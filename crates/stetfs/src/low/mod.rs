@@ -17,6 +17,7 @@
 mod dump;
 mod external;
 mod fast_commit;
+mod first_look;
 mod home;
 mod host;
 mod info;
@@ -32,12 +33,13 @@ mod volume;
 pub use dump::{JournalImage, JournalRecord, JournalRecordKind, dump_journal};
 pub use external::is_write_protected;
 pub use fast_commit::{FastChange, FastName};
+pub use first_look::{FirstLook, Unlooked, UnlookedJournal, own_options};
 pub use home::HomeInfo;
 pub use host::Host;
 pub use info::{JournalInfo, LeftBehind, VolumeInfo, info, left_behind};
 pub use memory::{default_cache_bytes, usable_memory};
-pub use own_options::own_options;
-pub use part::{Part, PartInfo, Source};
+pub use own_options::own_option;
+pub use part::{Part, PartInfo, Place, Source};
 pub use quota::{QuotaIdInfo, QuotaInfo, QuotaKindInfo, quota, set_quota};
 pub use recover::{RecoverOptions, Recovered, RecoveryInfo, recover};
 pub use region::{RegionFile, RegionInfo, check_region};
@@ -78,4 +80,4 @@ pub mod preset {
     pub use stetfs_journal::stet::{IJOURNAL, LDJ, NVM, STET};
     pub use stetfs_zjournal::ZJOURNAL;
 }
-pub use volume::{OpenedDevices, Volume, VolumeOptions, is_in_use, user_of};
+pub use volume::{OpenedDevices, ReadDevices, Volume, VolumeOptions, is_in_use, user_of};

@@ -1,28 +1,12 @@
 //! Mount options that a volume has of its own (`tune2fs -o`, `tune2fs -E mount_opts=`).
 
-use stetfs_block::OpenOptions;
-use stetfs_ext4::{Result, read_superblock};
 use stetfs_ondisk::ext4::features::Compat;
 use stetfs_ondisk::ext4::superblock::{DefaultMountOpts, Superblock};
 
-use super::part::{OpenDisk, Source};
-
-/// The options of a volume, first those of `tune2fs -o`, as for `-o` of a mount. Only what a volume
-/// may decide is there: it may come from a stranger. What would make less durable
+/// The options that a superblock says, first those of `tune2fs -o`, as for `-o` of a mount. Only
+/// what a volume may decide is there: it may come from a stranger. What would make less durable
 /// (`data=writeback`, `nobarrier`) is not, for who mounts it must ask for that.
-///
-/// # Errors
-/// The volume is in use or cannot be read; `Corrupt`.
-pub fn own_options(source: &Source) -> Result<Vec<&'static str>> {
-    let how = OpenOptions {
-        read_only: true,
-        ..Default::default()
-    };
-    let disk = OpenDisk::open(&source.path, &source.part, how)?;
-    Ok(options_of(&read_superblock(&*disk.view())?))
-}
-
-fn options_of(sb: &Superblock) -> Vec<&'static str> {
+pub(super) fn options_of(sb: &Superblock) -> Vec<&'static str> {
     let flags = sb.default_mount_opts();
     let journals_data = flags & DefaultMountOpts::JMODE_WBACK == DefaultMountOpts::JMODE_DATA;
     let bsd_groups = flags.contains(DefaultMountOpts::BSDGROUPS);
@@ -53,13 +37,18 @@ const HEEDED: [&str; 8] = [
     "nodiscard",
 ];
 
+/// An option that a volume may have of its own, as it is here.
+pub fn own_option(option: &str) -> Option<&'static str> {
+    HEEDED.into_iter().find(|heeded| *heeded == option)
+}
+
 /// An option of the volume's own text, if it counts.
 fn heeded(option: &str) -> Option<&'static str> {
     let option = match option {
         "data=writeback" => "data=ordered",
         other => other,
     };
-    HEEDED.into_iter().find(|heeded| *heeded == option)
+    own_option(option)
 }
 
 #[cfg(test)]
@@ -69,7 +58,7 @@ mod tests {
 
     use stetfs_testkit::{Image, Mkfs, cmd};
 
-    use super::*;
+    use crate::low::own_options;
 
     fn of(mkfs: &Mkfs, flags: &str, text: &str) -> Vec<&'static str> {
         let image = Image::make(8 << 20, mkfs).unwrap();

@@ -4,14 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::Serialize;
-use stetfs_block::{
-    BlockDevice, BlockError, Direct, FileDevice, OpenOptions, Peek, Span, SparseDevice, SparseMap,
-    Window,
-};
-use stetfs_ext4::{Foreign, FsError, Partitions, ReadBy, Result, read_partitions};
+use stetfs_block::{BlockDevice, BlockError, Direct, Peek, Span, SparseDevice, SparseMap, Window};
+use stetfs_ext4::{Foreign, FsError, Partitions, Result, read_partitions};
 use stetfs_nbd::Address;
 
-use super::host::{Host, HostOptions};
+use super::host::{Host, HostOptions, Unread};
 use super::region::RegionFile;
 
 /// Which part of an image or a device a volume is.
@@ -84,6 +81,118 @@ pub(crate) struct OpenDisk {
     sparse: bool,
 }
 
+/// Where a volume is in a file or device, as that says before it is locked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// In an Android sparse image, whose bytes lie elsewhere.
+    pub is_sparse: bool,
+    /// The bytes of it, if they are not all, and known.
+    pub span: Option<Span>,
+}
+
+impl Place {
+    /// Reads it. Of an export nothing is known before it is connected to.
+    ///
+    /// # Errors
+    /// `Unsuitable` and `Missing` where there is no such part, and what the host says.
+    pub(crate) fn find(path: &Path, part: &Part) -> Result<Place> {
+        if Address::is_meant(path) {
+            return Ok(Place::default());
+        }
+        match Peek::open(path) {
+            Ok(disk) => Place::read(&disk, path, part),
+            // What cannot be opened is told by who opens it to use it.
+            Err(_) if matches!(part, Part::Whole) => Ok(Place::default()),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// Reads it from the file that is open.
+    pub(super) fn read(disk: &Peek, path: &Path, part: &Part) -> Result<Place> {
+        let is_sparse = SparseMap::detect(disk).unwrap_or(false);
+        let span = match is_sparse {
+            false => span_of(path, part, disk)?,
+            true => None,
+        };
+        Ok(Place { is_sparse, span })
+    }
+}
+
+/// A disk, open and locked, before anything of it is read. Of an image only the part is locked; an
+/// export as a whole.
+pub(crate) struct UnreadDisk {
+    host: Unread,
+    place: Place,
+    /// To read the map of an Android sparse image with.
+    sparse: Option<Peek>,
+}
+
+impl UnreadDisk {
+    /// Opens and locks it.
+    ///
+    /// # Errors
+    /// As [`Unread::open`]. `Sparse` for an Android sparse image, unless it is opened to be read.
+    pub(crate) fn open(path: &Path, place: Place, mut how: HostOptions) -> Result<UnreadDisk> {
+        how.file.span = place.span;
+        let mut sparse = None;
+        if place.is_sparse {
+            if !how.file.read_only {
+                let path = path.to_owned();
+                return Err(FsError::Device(Arc::new(BlockError::Sparse { path })));
+            }
+            // Nothing in it is where a block of the host's would be.
+            how.file.direct = Direct::Off;
+            sparse = Some(Peek::open(path)?);
+        }
+        Ok(UnreadDisk {
+            host: Unread::open(path, how)?,
+            place,
+            sparse,
+        })
+    }
+
+    /// What it is on.
+    pub(crate) fn host(&self) -> &Unread {
+        &self.host
+    }
+
+    /// Finds the part in it.
+    ///
+    /// # Errors
+    /// As [`Unread::connect`]; `Unsuitable` and `Missing` where there is no such part, or it is
+    /// not where it was.
+    pub(crate) fn read(&self, path: &Path, part: &Part, read_only: bool) -> Result<OpenDisk> {
+        let host = self.host.connect(read_only)?;
+        let plain: Arc<dyn BlockDevice> = match (&self.sparse, host.file_shared()) {
+            (Some(sparse), Some(file)) => {
+                let map = SparseMap::read(sparse).map_err(|e| unsuitable(path, e.to_string()))?;
+                Arc::new(SparseDevice::new(file, map))
+            }
+            _ => host.device(),
+        };
+        let span = span_of(path, part, &*plain)?;
+        if self.place.span.is_some() && span != self.place.span {
+            let reason = "its partition table is being changed; try again";
+            return Err(unsuitable(path, reason.into()));
+        }
+        let view = match span {
+            None => plain,
+            Some(span) => {
+                if self.sparse.is_none() {
+                    host.fit_span(span)?;
+                }
+                Arc::new(Window::new(plain, span, path)?)
+            }
+        };
+        Ok(OpenDisk {
+            host,
+            span,
+            view,
+            sparse: self.sparse.is_some(),
+        })
+    }
+}
+
 impl OpenDisk {
     /// Opens and locks it. Of an image only the part is locked.
     ///
@@ -91,87 +200,9 @@ impl OpenDisk {
     /// As [`FileDevice::open`]; `Unsuitable` where there is no such part.
     /// `Sparse` for an Android sparse image, unless it is opened to be read.
     pub(crate) fn open(path: &Path, part: &Part, how: impl Into<HostOptions>) -> Result<OpenDisk> {
-        let mut how = how.into();
-        if Address::is_meant(path) {
-            return OpenDisk::of_export(path, part, how);
-        }
-        if let Some(map) = sparse_map(path)? {
-            return OpenDisk::of_sparse(path, part, how.file, map);
-        }
-        let span = find(path, part)?;
-        how.file.span = span;
-        let host = Host::open(path, how)?;
-        let Some(span) = span else {
-            return Ok(OpenDisk::whole(host));
-        };
-        if let Part::Partition(name) = part
-            && named(path, read_partitions(&*host.device())?, name).ok() != Some(span)
-        {
-            return Err(unsuitable(
-                path,
-                "its partition table is being changed; try again".into(),
-            ));
-        }
-        host.fit_span(span)?;
-        OpenDisk::part_of(host, span, path)
-    }
-
-    fn part_of(host: Host, span: Span, path: &Path) -> Result<OpenDisk> {
-        Ok(OpenDisk {
-            view: Arc::new(Window::new(host.device(), span, path)?),
-            host,
-            span: Some(span),
-            sparse: false,
-        })
-    }
-
-    fn whole(host: Host) -> OpenDisk {
-        OpenDisk {
-            view: host.device(),
-            host,
-            span: None,
-            sparse: false,
-        }
-    }
-
-    /// The same of an export, which is locked as a whole.
-    fn of_export(path: &Path, part: &Part, how: HostOptions) -> Result<OpenDisk> {
-        let host = Host::open(path, how)?;
-        if matches!(part, Part::Whole) {
-            return Ok(OpenDisk::whole(host));
-        }
-        let span = find_on(path, part, &by_blocks(&*host.device()))?;
-        OpenDisk::part_of(host, span, path)
-    }
-
-    /// The same of what an Android sparse image says.
-    fn of_sparse(path: &Path, part: &Part, how: OpenOptions, map: SparseMap) -> Result<OpenDisk> {
-        if !how.read_only {
-            let path = path.to_owned();
-            return Err(FsError::Device(Arc::new(BlockError::Sparse { path })));
-        }
-        let how = OpenOptions {
-            // Nothing in it is where a block of the host's would be.
-            direct: Direct::Off,
-            span: None,
-            ..how
-        };
-        let file = Arc::new(FileDevice::open(path, how)?);
-        let plain: Arc<dyn BlockDevice> = Arc::new(SparseDevice::new(Arc::clone(&file), map));
-        let span = match part {
-            Part::Whole => None,
-            _ => Some(find_on(path, part, &by_blocks(&*plain))?),
-        };
-        let view = match span {
-            None => plain,
-            Some(span) => Arc::new(Window::new(plain, span, path)?),
-        };
-        Ok(OpenDisk {
-            host: Host::File(file),
-            span,
-            view,
-            sparse: true,
-        })
+        let how = how.into();
+        let unread = UnreadDisk::open(path, Place::find(path, part)?, how)?;
+        unread.read(path, part, how.file.read_only)
     }
 
     /// Whether it is an Android sparse image.
@@ -239,72 +270,27 @@ fn missing(path: &Path, reason: String) -> FsError {
     FsError::Device(Arc::new(BlockError::Missing { path, reason }))
 }
 
-/// What an Android sparse image says; `None` of another image, and of what is not there.
-fn sparse_map(path: &Path) -> Result<Option<SparseMap>> {
-    // What cannot be opened is told by who opens it to use it.
-    let Ok(disk) = Peek::open(path) else {
-        return Ok(None);
-    };
-    if !SparseMap::detect(&disk).unwrap_or(false) {
-        return Ok(None);
-    }
-    let map = SparseMap::read(&disk).map_err(|e| unsuitable(path, e.to_string()))?;
-    Ok(Some(map))
-}
-
-/// Reads the device by its trait.
-fn by_blocks(
-    device: &dyn BlockDevice,
-) -> ReadBy<impl Fn(u64, &mut [u8]) -> Result<(), FsError> + '_> {
-    ReadBy {
-        size: device.size(),
-        sector: device.sector_size(),
-        read: |at, buf: &mut [u8]| Ok(device.read(at, buf)?),
-    }
-}
-
-/// The bytes of a part, before it is locked.
-fn find(path: &Path, part: &Part) -> Result<Option<Span>> {
-    if matches!(part, Part::Whole) {
-        return Ok(None);
-    }
-    let disk = Peek::open(path)?;
-    let by = ReadBy {
-        size: disk.size(),
-        sector: disk.sector_size(),
-        read: |at, buf: &mut [u8]| Ok::<_, FsError>(disk.read(at, buf)?),
-    };
-    find_on(path, part, &by).map(Some)
-}
-
-/// The bytes of a part of a disk.
-fn find_on<R: Fn(u64, &mut [u8]) -> Result<(), FsError>>(
-    path: &Path,
-    part: &Part,
-    disk: &ReadBy<R>,
-) -> Result<Span> {
+/// The bytes of a part of a disk; `None` of all of it.
+pub(super) fn span_of(path: &Path, part: &Part, disk: &dyn BlockDevice) -> Result<Option<Span>> {
     let fail = |reason| unsuitable(path, reason);
+    let (bytes, sector) = (disk.size(), disk.sector_size());
     let span = match part {
-        Part::Whole => Span {
-            start: 0,
-            len: disk.size,
-        },
+        Part::Whole => return Ok(None),
         Part::Range { offset, size } => {
-            if *offset > 0 && *offset >= disk.size {
+            if *offset > 0 && *offset >= bytes {
                 let reason = format!(
-                    "offset={offset} is not inside of its {} bytes (an offset is in bytes, not in sectors)",
-                    disk.size
+                    "offset={offset} is not inside of its {bytes} bytes (an offset is in bytes, not in sectors)"
                 );
                 return Err(fail(reason));
             }
             let start = *offset;
-            let len = size.unwrap_or(disk.size.saturating_sub(start));
+            let len = size.unwrap_or(bytes.saturating_sub(start));
             Span { start, len }
         }
-        Part::Partition(name) => named(path, Partitions::read(disk)?, name)?,
+        Part::Partition(name) => named(path, read_partitions(disk)?, name)?,
     };
-    span.check(disk.size, disk.sector).map_err(fail)?;
-    Ok(span)
+    span.check(bytes, sector).map_err(fail)?;
+    Ok(Some(span))
 }
 
 /// The bytes of a partition of the disk at `path`.

@@ -11,10 +11,11 @@ use stetfs_journal::region::RegionSource;
 use stetfs_nbd::NbdOptions;
 use stetfs_nvm::{FileRegion, MemRegion, Region};
 
-use super::external::{self, is_only_read};
+use super::external::{UnreadDevices, is_only_read};
+use super::first_look::FirstLook;
 use super::home::HomeInfo;
-use super::host::{Host, HostOptions};
-use super::part::{OpenDisk, Part, Source};
+use super::host::{Host, HostOptions, Unread};
+use super::part::{OpenDisk, Part, Place, Source};
 use super::region::{self, RegionFile, RegionInfo};
 
 /// How a volume is opened.
@@ -38,6 +39,29 @@ pub struct VolumeOptions {
     pub nbd: NbdOptions,
 }
 
+impl VolumeOptions {
+    fn source(&self, path: &Path) -> Source {
+        Source {
+            path: path.to_owned(),
+            part: self.part.clone(),
+            journal_path: self.journal_path.clone(),
+            nvm: self.nvm.clone(),
+        }
+    }
+
+    fn how(&self, read_only: bool) -> HostOptions {
+        HostOptions {
+            file: OpenOptions {
+                read_only,
+                direct: self.direct,
+                uring: self.uring,
+                span: None,
+            },
+            nbd: self.nbd,
+        }
+    }
+}
+
 /// A volume that is open, and locked against everyone else, until it is closed.
 pub struct Volume {
     path: PathBuf,
@@ -49,73 +73,94 @@ pub struct Volume {
     fs: Arc<Fs>,
 }
 
-/// The devices of a volume, open and locked, before anything of the file system is looked at but
-/// where its journal is.
+/// The devices of a volume, open and locked, before anything of them is read.
 pub struct OpenedDevices {
-    path: PathBuf,
-    disk: OpenDisk,
-    journal: Option<Host>,
+    source: Source,
+    how: HostOptions,
+    devices: UnreadDevices,
     region: Option<Arc<FileRegion>>,
 }
 
 impl OpenedDevices {
-    /// Opens the image file or block device at `path`, and the journal's device if that is another,
-    /// and locks them.
+    /// Opens the image file or block device at `path`, as `look` saw it, and the journal's device
+    /// if that is another, and locks them. An export is not connected to.
     ///
     /// # Errors
     /// Those of [`FileDevice::open`][open] (`Locked` if somebody has the volume).
     ///
     /// [open]: stetfs_block::FileDevice::open
-    pub fn open(path: impl AsRef<Path>, options: &VolumeOptions) -> Result<OpenedDevices> {
-        let source = Source {
-            path: path.as_ref().to_owned(),
-            part: options.part.clone(),
-            journal_path: options.journal_path.clone(),
-            nvm: options.nvm.clone(),
-        };
+    pub fn open(path: &Path, options: &VolumeOptions, look: &FirstLook) -> Result<OpenedDevices> {
+        let source = options.source(path);
         let open = |read_only| {
-            let how = HostOptions {
-                file: OpenOptions {
-                    read_only,
-                    direct: options.direct,
-                    uring: options.uring,
-                    span: None,
-                },
-                nbd: options.nbd,
-            };
-            external::devices(&source, how)
+            let how = options.how(read_only);
+            Ok::<_, FsError>((
+                UnreadDevices::open(&source, look.place, look.journal.as_deref(), how)?,
+                how,
+            ))
         };
         // `ro` alone still replays the journal, if the device can be written.
-        let (disk, journal) = match open(options.fs.read_only && options.fs.no_recovery) {
+        let (devices, how) = match open(options.fs.read_only && options.fs.no_recovery) {
             Err(e) if options.fs.read_only && is_only_read(&e) => open(true)?,
             other => other?,
         };
         let used = source.nvm.as_ref().filter(|_| !options.fs.no_recovery);
         let region = used.map(region::open).transpose()?;
         Ok(OpenedDevices {
-            path: source.path,
-            disk,
-            journal,
+            source,
+            how,
+            devices,
             region,
         })
     }
 
+    /// Makes the rings that so many threads need at once.
+    pub fn prepare_rings(&self, threads: usize) {
+        let hosts = self.devices.hosts();
+        hosts.for_each(|host| host.prepare_rings(threads));
+    }
+
+    /// Whether anything of them was read.
+    pub fn were_read(&self) -> bool {
+        self.devices.hosts().any(Unread::was_read)
+    }
+
+    /// Finds the volume in them; exports are connected to. No file is opened any more, but for the
+    /// device of the journal of an export that nobody named.
+    ///
+    /// # Errors
+    /// Something is not where it was; what an export's server says; `JournalDevice`.
+    pub fn read(&self, options: &VolumeOptions) -> Result<ReadDevices> {
+        let read = |read_only| {
+            let mut how = self.how;
+            how.file.read_only |= read_only;
+            self.devices.read(&self.source, how)
+        };
+        let (disk, journal) = match read(false) {
+            Err(e) if options.fs.read_only && is_only_read(&e) => read(true)?,
+            other => other?,
+        };
+        Ok(ReadDevices {
+            path: self.source.path.clone(),
+            disk,
+            journal,
+            region: self.region.clone(),
+        })
+    }
+}
+
+/// The devices of a volume, before anything of the file system is looked at but where its journal
+/// is.
+pub struct ReadDevices {
+    path: PathBuf,
+    disk: OpenDisk,
+    journal: Option<Host>,
+    region: Option<Arc<FileRegion>>,
+}
+
+impl ReadDevices {
     /// Whether the volume is in an Android sparse image.
     pub fn is_sparse(&self) -> bool {
         self.disk.is_sparse()
-    }
-
-    /// What is below, the journal's too.
-    pub fn hosts(&self) -> impl Iterator<Item = &Host> {
-        [&self.disk.host].into_iter().chain(&self.journal)
-    }
-
-    /// Makes the rings that so many threads need at once.
-    pub fn prepare_rings(&self, threads: usize) {
-        self.disk.host.prepare_rings(threads);
-        if let Some(journal) = &self.journal {
-            journal.prepare_rings(threads);
-        }
     }
 
     /// Replays the journal, and finishes what a crash interrupted. No file is opened any more.
@@ -137,7 +182,14 @@ impl Volume {
     ///
     /// [open]: stetfs_block::FileDevice::open
     pub fn open(path: impl AsRef<Path>, options: &VolumeOptions) -> Result<Arc<Volume>> {
-        OpenedDevices::open(path, options)?.start(options)
+        let path = path.as_ref();
+        let look = FirstLook {
+            place: Place::find(path, &options.part)?,
+            ..FirstLook::default()
+        };
+        OpenedDevices::open(path, options, &look)?
+            .read(options)?
+            .start(options)
     }
 
     fn start(
