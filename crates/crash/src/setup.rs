@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Error, Result, ensure};
-use stetfs::low::{FsOptions, Preset, check_region};
+use stetfs::low::{Atime, FsOptions, PolicyKind, Preset, check_region};
 
 pub use self::spec::{JournalSpec, Shape};
 use crate::canary::find;
@@ -17,7 +17,7 @@ use crate::workload::{Case, Script};
 
 /// The options of a [`JournalSpec`], for messages.
 pub const OPTIONS: &str = "\
-async_commit, nobarrier, discard, sync, dirsync, lazytime, commit=SECONDS, dirty_expire=SECONDS, cache=MIB, the journal's options (`stetfs mount --help` lists them), \
+async_commit, nobarrier, discard, sync, dirsync, lazytime, strictatime, commit=SECONDS, dirty_expire=SECONDS, cache=MIB, cache_policy=NAME, the journal's options (`stetfs mount --help` lists them), \
 and deliberate faults that the lab must find: canary=NAME (`stetfs crash canaries --list` names them)";
 
 impl FromStr for JournalSpec {
@@ -60,9 +60,15 @@ impl JournalSpec {
                 ("sync", None) => o.sync = true,
                 ("dirsync", None) => o.dirsync = true,
                 ("lazytime", None) => o.lazytime = true,
+                ("strictatime", None) => o.atime = Atime::Strict,
                 ("commit", _) => o.commit_secs = number()?,
+                ("dirty_expire", Some("0")) => o.dirty_expire = Duration::ZERO,
                 ("dirty_expire", _) => o.dirty_expire = Duration::from_secs(number()?.into()),
                 ("cache", _) => o.cache_bytes = u64::from(number()?) << 20,
+                ("cache_policy", Some(name)) => {
+                    let policy: Result<PolicyKind, _> = name.parse();
+                    o.cache_policy = policy.map_err(|e| e.to_string())?;
+                }
                 ("canary", Some(name)) => {
                     (find(name)?.set)(&mut spec);
                 }

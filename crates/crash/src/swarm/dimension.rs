@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use stetfs::low::{Preset, check_option, options_help};
+use stetfs::low::{PolicyKind, Preset, check_option, options_help};
 
 use crate::canary;
 use crate::workload::{Deed, Family};
@@ -73,6 +73,9 @@ const OPTIONS: &[(&str, &[(&str, u32)])] = &[
     ("sync", &[("no", 9), ("yes", 1)]),
     ("dirsync", &[("no", 9), ("yes", 1)]),
     ("lazytime", &[("no", 3), ("yes", 1)]),
+    ("strictatime", &[("no", 3), ("yes", 1)]),
+    // When data that nobody synced goes home by itself.
+    ("expire", &[("late", 3), ("soon", 1)]),
     ("cache", &[("4", 2), ("1", 1), ("16", 1)]),
     ("fua", &[("no", 2), ("yes", 1)]),
     ("batches", &[("torn", 3), ("atomic", 1)]),
@@ -158,6 +161,20 @@ fn journal() -> Vec<Dimension> {
     all
 }
 
+/// Who leaves the cache.
+fn policies() -> Dimension {
+    let plain = PolicyKind::default();
+    let others = PolicyKind::ALL.into_iter().filter(|kind| *kind != plain);
+    let others = others.map(|kind| (kind.name().to_owned(), 1));
+    Dimension {
+        name: "policy".into(),
+        values: std::iter::once((plain.name().to_owned(), 12))
+            .chain(others)
+            .collect(),
+        family: None,
+    }
+}
+
 /// The deliberate fault, of which a search of the lab's own has one: none is ever drawn.
 fn canaries() -> Dimension {
     let faults = canary::all().map(|fault| (fault.name.to_owned(), 0));
@@ -180,6 +197,7 @@ fn all() -> Vec<Dimension> {
     let mut all = of_table(VOLUME);
     all.extend(journal());
     all.extend(of_table(OPTIONS));
+    all.push(policies());
     all.extend(of_table(WORK));
     all.push(canaries());
     let families = || Family::ALL.into_iter().map(|family| (family.name(), 1));

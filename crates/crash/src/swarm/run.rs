@@ -183,12 +183,23 @@ fn journal(plan: &Plan, mount: u64) -> Result<JournalSpec> {
         let mut rng = fastrand::Rng::with_seed(plan.seed.wrapping_add(mount));
         text = rng.choice(presets).unwrap_or_default().name().into();
     }
-    for option in ["async_commit", "discard", "sync", "dirsync", "lazytime"] {
+    for option in [
+        "async_commit",
+        "discard",
+        "sync",
+        "dirsync",
+        "lazytime",
+        "strictatime",
+    ] {
         if plan.is(option, "yes") {
             text.push_str(&format!(",{option}"));
         }
     }
-    text.push_str(&format!(",cache={}", plan.get("cache")));
+    if plan.is("expire", "soon") {
+        text.push_str(",dirty_expire=0");
+    }
+    let (cache, policy) = (plan.get("cache"), plan.get("policy"));
+    text.push_str(&format!(",cache={cache},cache_policy={policy}"));
     if !plan.is("canary", "no") {
         text.push_str(&format!(",canary={}", plan.get("canary")));
     }
