@@ -14,7 +14,7 @@ use crate::judge::promise::Promise;
 use crate::machine::{Crashed, Machine};
 use crate::marks::{ACKED, BEGUN, note, number};
 use crate::volume::{Base, DIRS};
-use crate::workload::feed::{Feed, Lines};
+use crate::workload::feed::{Feed, Lines, Settled};
 use crate::workload::op::Op;
 use crate::workload::script::{Progress, Script};
 use crate::workload::session::Session;
@@ -65,7 +65,10 @@ where
             .map(|(i, (feed, dir))| {
                 let (fs, mark, gate) = (&fs, &mark, &gate);
                 scope.spawn(move || -> Result<(), String> {
-                    let session = Session::new(fs, dir).map_err(|e| e.to_string())?;
+                    let session = match Session::new(fs, dir) {
+                        Ok(session) => session,
+                        Err(e) => return feed.kept_out(&e),
+                    };
                     work_off(session, &mut **feed, gate, |begun, n| mark(i, begun, n))
                 })
             })
@@ -235,12 +238,19 @@ fn work_off(
             alone = Some(gate.write());
         }
         let _beside = alone.is_none().then(|| gate.read());
-        let done = session.run_partly(&op);
-        let is_thawed = op == Op::Thaw && done.is_ok();
-        if let Err(why) = feed.settle(&mut session, &op, done) {
-            break Err(format!("operation {n}, {op}: {why}"));
+        let (is_thawed, settled) = loop {
+            let done = session.run_partly(&op);
+            let is_thawed = op == Op::Thaw && done.is_ok();
+            match feed.settle(&mut session, &op, done) {
+                Ok(Settled::Again) => {}
+                settled => break (is_thawed, settled),
+            }
+        };
+        match settled {
+            Ok(Settled::Over) => break feed.end(&mut session),
+            Ok(_) => mark(false, n),
+            Err(why) => break Err(format!("operation {n}, {op}: {why}")),
         }
-        mark(false, n);
         if is_thawed {
             alone = None;
         }

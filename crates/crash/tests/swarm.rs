@@ -16,16 +16,19 @@ fn fixed(text: &str) -> Vec<Fixed> {
     each.collect()
 }
 
-/// Runs these seeds, so many states of each; all is as it should be.
-fn runs(seeds: impl IntoIterator<Item = u64>, with: &str, states: u64) {
+/// Runs these seeds, so many states of each; all is as it should be. Gives how many devices failed.
+fn runs(seeds: impl IntoIterator<Item = u64>, with: &str, states: u64) -> usize {
     let effort = Effort { states, keep: None };
+    let mut failed = 0;
     for seed in seeds {
         let plan = Plan::draw(seed, &fixed(with)).unwrap();
         let done = run(&plan, &effort, &Arc::new(Pulse::default())).unwrap();
         if let Some(found) = done.found {
             panic!("{plan}\n{}", found.finding);
         }
+        failed += usize::from(done.has_failed);
     }
+    failed
 }
 
 #[test]
@@ -37,5 +40,50 @@ fn what_is_read_without_a_crash_is_what_was_written() {
 fn crashes_of_all_journals_keep_what_was_promised() {
     for preset in ["ordered", "data", "ldj", "ijournal", "stet", "nvm"] {
         runs(1100..1103, &format!("preset={preset}"), 24);
+    }
+}
+
+#[test]
+fn a_device_that_fails_takes_nothing_that_was_acknowledged() {
+    for fault in [
+        "flush-once",
+        "flush-on",
+        "flush-inside",
+        "write-once",
+        "write-on",
+        "write-range",
+        "read-once",
+        "read-range",
+    ] {
+        let failed = runs(1200..1208, &format!("fault={fault}"), 12);
+        println!("{fault}: {failed} devices failed");
+        assert!(failed > 0, "{fault} never hit");
+    }
+}
+
+/// The run, counted from 1, of so many from this seed that finds a planted fault.
+fn found(canary: &str, with: &str, seed: u64, runs: u64) -> Option<u64> {
+    let with = fixed(&format!("canary={canary} {with}"));
+    (0..runs)
+        .position(|n| {
+            let plan = Plan::draw(seed + n, &with).unwrap();
+            let effort = Effort {
+                states: 30,
+                keep: None,
+            };
+            let done = run(&plan, &effort, &Arc::new(Pulse::default())).unwrap();
+            done.found.is_some()
+        })
+        .map(|n| n as u64 + 1)
+}
+
+#[test]
+fn a_flush_that_is_forgiven_is_found() {
+    let with = "fault=flush-inside preset=ordered sizes=large op-write=much op-create=much \
+                op-fsync=some threads=1";
+    for canary in ["forgive-flush", "forgive-inner-flush"] {
+        let n = found(canary, with, 1315, 5);
+        println!("{canary}: found by run {n:?}");
+        assert!(n.is_some(), "{canary} is not found");
     }
 }

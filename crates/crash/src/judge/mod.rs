@@ -80,7 +80,10 @@ impl Work {
         gone(fs).and(result)?;
         if is_left_to_e2fsck {
             let repaired = by_e2fsck(&machine.device, &["-fy"]);
-            let (repaired, _) = repaired.map_err(|e| Oracle::Fsck.says(e))?;
+            let (repaired, told) = repaired.map_err(|e| Oracle::Fsck.says(e))?;
+            if loses_values(&machine.device, &told).map_err(|e| Oracle::Fsck.says(e))? {
+                return Ok(());
+            }
             let repaired = Machine::new(repaired, machine.fork_region());
             return self.check_with(&repaired, progress, checks, also);
         }
@@ -264,15 +267,21 @@ impl Work {
     }
 }
 
-/// The volume, and the inodes with names that e2fsck found on the orphan list. `None`: e2fsck 1.47
-/// cannot do it. It deletes an orphan without the inodes that hold values of its attributes, and
-/// then finds them in no directory, and gives them names in lost+found.
+/// Whether e2fsck 1.47, by what it told, left something behind: it deletes an orphan without the
+/// inodes that hold values of its attributes, and then finds them in no directory, and gives them
+/// names in lost+found.
+fn loses_values(volume: &MemDevice, told: &str) -> Result<bool, String> {
+    let mut head = vec![0; 1024];
+    volume.read(1024, &mut head).map_err(|e| e.to_string())?;
+    let sb = Superblock::decode_unchecked(&head).map_err(|e| e.to_string())?;
+    Ok(sb.incompat().contains(Incompat::EA_INODE) && told.contains("Clearing orphaned inode"))
+}
+
+/// The volume, and the inodes with names that e2fsck found on the orphan list. `None`: e2fsck
+/// cannot do it ([`loses_values`]).
 fn replayed_by_e2fsck(crashed: &MemDevice) -> Result<Option<(MemDevice, Vec<u32>)>, String> {
     let (volume, told) = by_e2fsck(crashed, &["-fy", "-E", "journal_only"])?;
-    let mut head = vec![0; 1024];
-    crashed.read(1024, &mut head).map_err(|e| e.to_string())?;
-    let sb = Superblock::decode_unchecked(&head).map_err(|e| e.to_string())?;
-    if sb.incompat().contains(Incompat::EA_INODE) && told.contains("Clearing orphaned inode") {
+    if loses_values(crashed, &told)? {
         return Ok(None);
     }
     let truncated = told

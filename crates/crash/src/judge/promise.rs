@@ -10,7 +10,7 @@
 //!   block that was allocated since) before it was first written;
 //! * writeback: the same, but a block allocated since the last sync may hold anything.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use stetfs::low::{DataMode, Ino};
@@ -55,6 +55,8 @@ struct Promises {
     files: BTreeMap<NodeId, usize>,
     /// The same for all files.
     all: usize,
+    /// Files of which a sync failed: what was lost is not written by a later one.
+    told: BTreeSet<NodeId>,
 }
 
 impl Promises {
@@ -62,9 +64,14 @@ impl Promises {
         let mut p = Promises::default();
         for (i, op) in script.ops.iter().enumerate().take(acked) {
             let (at, state) = (i + 1, &script.states[i + 1]);
+            let lost = script.failure.as_ref().filter(|f| f.loses && at > f.since);
             let (path, only_data) = match op {
                 Op::SyncAll | Op::Freeze | Op::Remount | Op::Commit => {
-                    (p.state, p.all) = (at, at);
+                    p.state = at;
+                    // Another one may have been told what was lost.
+                    if lost.is_none() {
+                        p.all = at;
+                    }
                     continue;
                 }
                 _ => match synced(script, i, rules.sync) {
@@ -82,7 +89,14 @@ impl Promises {
             if !rules.records {
                 p.state = p.state.max(since);
             }
-            p.files.insert(id, at);
+            match lost {
+                Some(failure) if p.told.contains(&id) || failure.failed.contains(&at) => {
+                    p.told.insert(id);
+                }
+                _ => {
+                    p.files.insert(id, at);
+                }
+            }
         }
         if rules.promise == Promise::Everything {
             (p.state, p.all) = (acked, acked);
@@ -334,7 +348,9 @@ impl Case<'_> {
         if *want.data == seen.content {
             return Ok(());
         }
-        if self.data.keeps_whole() {
+        let failure = self.script.failure.as_ref();
+        let loses = failure.is_some_and(|f| f.loses && self.now > f.since);
+        if self.data.keeps_whole() && !loses {
             let first = want
                 .data
                 .iter()
@@ -360,7 +376,14 @@ impl Case<'_> {
                 }
                 continue;
             };
-            if self.data == DataMode::Writeback && *born > synced {
+            let may_hold_anything = loses || self.data == DataMode::Writeback;
+            if may_hold_anything && *born > synced {
+                continue;
+            }
+            // Of what was written since, any part may be lost, and the rest of the sector written
+            // again.
+            let at = |v: usize| version(v).and_then(|c| sector(c, start, is.len(), true));
+            if loses && (synced..=self.now).any(|v| at(v) != at(synced)) {
                 continue;
             }
             let oldest = synced.max(*born);
@@ -417,7 +440,10 @@ impl Case<'_> {
 }
 
 /// Type, permissions, owner, links, flags, extended attributes and size.
-fn attributes(node: &Node, seen: &SeenNode) -> Result<(), String> {
+///
+/// # Errors
+/// What differs.
+pub(crate) fn attributes(node: &Node, seen: &SeenNode) -> Result<(), String> {
     let kind = node.file_type();
     if seen.kind != kind {
         return Err(format!("is a {:?}, not a {kind:?}", seen.kind));

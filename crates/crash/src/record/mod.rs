@@ -18,16 +18,17 @@ use anyhow::{Context, Result, anyhow, ensure};
 use serde::{Deserialize, Serialize};
 use stetfs::low::{BlockDevice, MemDevice};
 use stetfs_block::{Event, Log};
-use stetfs_nvm::RegionLog;
+use stetfs_nvm::{MemRegion, RegionLog};
 use xxhash_rust::xxh3::Xxh3;
 
 use self::stream::{In, Out};
 use crate::machine::Crashed;
 use crate::setup::{JournalSpec, Shape, work_on};
-use crate::state::{StateId, Why};
+use crate::state::{Arrival, StateId, Why};
 use crate::volume::{Base, Batches, able, base_with};
 use crate::walk::{Place, Walk, places};
 use crate::work::Work;
+use crate::workload::script::DeviceFailure;
 use crate::workload::{Case, text};
 
 const MAGIC: &[u8; 8] = b"StetRec1";
@@ -68,6 +69,9 @@ pub struct Header {
     /// The flush that fails, counted from 0.
     #[serde(default)]
     pub fail_flush: Option<u64>,
+    /// The failure of the device that each script met.
+    #[serde(default)]
+    failures: Vec<Option<DeviceFailure>>,
     /// The scripts, as text.
     pub script: String,
     /// Size of the volume, bytes.
@@ -160,6 +164,7 @@ impl Recording {
             before: work.before.clone(),
             is_open: !work.base.is_closed,
             fail_flush: case.fail_flush,
+            failures: work.scripts.iter().map(|s| s.failure.clone()).collect(),
             script: text::write(&case.scripts),
             volume: work.base.image.size(),
             sums: (work.base.blocks, work.base.inodes),
@@ -196,6 +201,23 @@ impl Recording {
     pub fn shares(&self) -> u64 {
         let shares = |e: &&Event| matches!(e, Event::Share { .. });
         self.log.events.iter().filter(shares).count() as u64
+    }
+
+    /// All that was stored to the region.
+    pub fn left_in_region(&self) -> Option<MemRegion> {
+        let all = StateId {
+            event: self.log.len(),
+            arrival: Arrival::All,
+            region: None,
+        };
+        let left = self.crashed(&all).region?;
+        Some(left.fork())
+    }
+
+    /// The event that tells of the first change or flush that failed.
+    pub fn failure(&self) -> Option<usize> {
+        let failed = |e: &Event| matches!(e, Event::Done { ok: false, .. });
+        self.log.events.iter().position(failed)
     }
 
     /// The case it is of.
@@ -291,6 +313,9 @@ impl Recording {
         for (slot, (n, script)) in work.before.iter_mut().zip(before) {
             ensure!(*n <= script.ops.len(), "more was done before than there is");
             *slot = *n;
+        }
+        for (script, failure) in work.scripts.iter_mut().zip(&header.failures) {
+            script.failure.clone_from(failure);
         }
         Ok(Recording {
             header,

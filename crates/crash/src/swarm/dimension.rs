@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 
 use stetfs::low::{PolicyKind, Preset, check_option, options_help};
 
+use super::fault::FAULTS;
 use crate::canary;
 use crate::workload::{Deed, Family};
 
@@ -80,6 +81,7 @@ const OPTIONS: &[(&str, &[(&str, u32)])] = &[
     ("fua", &[("no", 2), ("yes", 1)]),
     ("batches", &[("torn", 3), ("atomic", 1)]),
     ("region", &[("no", 3), ("small", 1), ("log", 1)]),
+    ("fault", FAULTS),
 ];
 
 /// Of the work.

@@ -4,17 +4,32 @@ use std::sync::Arc;
 
 use stetfs::low::FsError;
 
+use super::fault::is_of_device;
 use super::plan::Plan;
 use super::pulse::Pulse;
 use super::refusal::Refusals;
 use super::volume::write_max;
-use crate::judge::promise::is_as_left;
-use crate::workload::feed::Feed;
-use crate::workload::model::{Kind, Node};
+use crate::judge::promise::{attributes, is_as_left};
+use crate::workload::feed::{Feed, Settled};
+use crate::workload::model::{Kind, Node, State};
+use crate::workload::script::DeviceFailure;
 use crate::workload::{Bounds, Deed, Generator, Op, Script, Session, USER, Weights};
 
 /// After one operation in so many a file is looked at.
 const LOOK: u8 = 4;
+/// A sync that fails is tried so often again.
+const RETRIES: u32 = 2;
+
+/// The device below, as a thread knows it.
+#[derive(Clone)]
+pub struct Below {
+    /// Whether a fault has hit it.
+    pub has_failed: Arc<dyn Fn() -> bool + Send + Sync>,
+    /// Whether only reads fail.
+    pub fails_reads: bool,
+    /// [`DeviceFailure::loses`].
+    pub loses: bool,
+}
 
 /// A thread's operations.
 pub struct Draws {
@@ -31,6 +46,11 @@ pub struct Draws {
     syncs: u8,
     /// The path that is synced next.
     changed: Option<String>,
+    below: Below,
+    /// Retries of the operation that fails.
+    retries: u32,
+    /// The last operation failed, and may have happened or not.
+    is_over: bool,
     name: String,
     pulse: Arc<Pulse>,
 }
@@ -78,7 +98,13 @@ fn bounds(plan: &Plan) -> Bounds {
 
 impl Draws {
     /// The operations of thread number `thread`, which go on from a script.
-    pub fn new(plan: &Plan, thread: usize, script: Script, pulse: &Arc<Pulse>) -> Draws {
+    pub fn new(
+        plan: &Plan,
+        thread: usize,
+        script: Script,
+        below: Below,
+        pulse: &Arc<Pulse>,
+    ) -> Draws {
         let of_mount = script.ops.len() as u64;
         let seed = plan.seed.wrapping_mul(8).wrapping_add(thread as u64) ^ of_mount << 48;
         Draws {
@@ -90,6 +116,9 @@ impl Draws {
                 _ => 3,
             },
             changed: None,
+            below,
+            retries: 0,
+            is_over: false,
             script,
             generator: Generator::drawing(seed, weights(plan), bounds(plan)),
             rng: fastrand::Rng::with_seed(!seed),
@@ -131,39 +160,110 @@ impl Draws {
         }
     }
 
-    /// Compares what a path leads to with the model.
+    /// Compares what a path leads to with the model; what a device that failed does not give is not
+    /// compared.
     fn compare(&self, session: &Session, path: &str) -> Result<(), String> {
-        let state = self.script.last();
+        self.compare_with(self.script.last(), session, path)
+    }
+
+    fn compare_with(&self, state: &State, session: &Session, path: &str) -> Result<(), String> {
+        match self.differs(state, session, path) {
+            Ok(None) => Ok(()),
+            Ok(Some(what)) => Err(format!("without a crash, {path:?}: {what}")),
+            Err(e) if e.errno() == libc::EIO && (self.below.has_failed)() => Ok(()),
+            Err(e) => Err(format!("{path:?} cannot be looked at: {e}")),
+        }
+    }
+
+    /// What a path leads to and the model does not, or the other way round.
+    fn differs(
+        &self,
+        state: &State,
+        session: &Session,
+        path: &str,
+    ) -> Result<Option<String>, FsError> {
         let Some(node) = state.node(path) else {
-            return Ok(());
+            return Ok(None);
         };
-        let failed = |e: FsError| format!("{path:?} cannot be looked at: {e}");
-        let wrong = |e: String| format!("without a crash, {path:?}: {e}");
-        let seen = session.seen(path).map_err(failed)?;
-        is_as_left(node, &seen).map_err(wrong)?;
+        let seen = session.seen(path)?;
+        // What a device did not take is gone once memory is needed.
+        let is_lost = self.script.failure.is_some() && !self.below.fails_reads;
+        let same = match is_lost {
+            true => attributes(node, &seen),
+            false => is_as_left(node, &seen),
+        };
+        if let Err(why) = same {
+            return Ok(Some(why));
+        }
         if let Kind::Dir(entries) = &node.kind {
-            let names = session.names(path).map_err(failed)?;
+            let names = session.names(path)?;
             if !names.iter().eq(entries.keys()) {
-                return Err(wrong(format!(
+                return Ok(Some(format!(
                     "the names {names:?}, not {:?}",
                     entries.keys()
                 )));
             }
         }
-        let theirs = session.grouped(path).map_err(failed)?;
+        let theirs = session.grouped(path)?;
         let ours = state.grouped(path).and_then(|node| Node::content(node));
         match (ours, theirs) {
-            (Some(ours), Some(theirs)) if *ours.data != theirs => {
+            (Some(ours), Some(theirs)) if *ours.data != theirs && !is_lost => {
                 let mut both = ours.data.iter().zip(&theirs);
                 let first = both.position(|(a, b)| a != b);
-                Err(wrong(format!(
+                Ok(Some(format!(
                     "its group has {} bytes, not {}, or others from {first:?} on",
                     theirs.len(),
                     ours.data.len()
                 )))
             }
-            _ => Ok(()),
+            _ => Ok(None),
         }
+    }
+
+    /// Notes whether the device has failed by now.
+    fn watch(&mut self) {
+        if self.script.failure.is_none() && (self.below.has_failed)() {
+            self.script.failure = Some(DeviceFailure {
+                since: self.script.ops.len(),
+                loses: self.below.loses,
+                ..DeviceFailure::default()
+            });
+        }
+    }
+
+    /// Takes note of an operation that failed for the device did.
+    fn failed(&mut self, session: &Session, op: &Op) -> Settled {
+        if matches!(op, Op::Fsync { .. } | Op::Fdatasync { .. } | Op::SyncAll) {
+            let n = self.script.ops.len() + 1;
+            if let Some(failure) = &mut self.script.failure {
+                failure.failed.insert(n);
+            }
+            if self.retries < RETRIES {
+                self.retries += 1;
+                return Settled::Again;
+            }
+        } else if self.is_untouched(session, op) {
+            let op = Box::new(op.clone());
+            self.script.push(Op::Refused { op });
+            return Settled::Done;
+        }
+        self.script.push(op.clone());
+        self.is_over = true;
+        Settled::Over
+    }
+
+    /// Whether an operation that failed has visibly changed nothing. What writes refused by a device
+    /// did to content nobody can see: it may be on the device and not in memory.
+    fn is_untouched(&self, session: &Session, op: &Op) -> bool {
+        if !self.below.fails_reads && op.is_of_content() {
+            return false;
+        }
+        let touched = touched(op);
+        let mut all = touched.iter();
+        let state = self.script.last();
+        !touched.is_empty()
+            && !state.has_group()
+            && all.all(|path| matches!(self.differs(state, session, path), Ok(None)))
     }
 }
 
@@ -172,7 +272,25 @@ fn paths(op: &Op) -> Vec<&str> {
     crate::workload::ace::touched(op)
 }
 
+/// The same, and the directories that they are in.
+fn touched(op: &Op) -> Vec<&str> {
+    let paths = paths(op);
+    let mut all = paths.clone();
+    all.extend(paths.into_iter().map(|path| match path.rsplit_once('/') {
+        Some((dir, _)) => dir,
+        None => "",
+    }));
+    all
+}
+
 impl Feed for Draws {
+    fn kept_out(&mut self, why: &FsError) -> Result<(), String> {
+        match is_of_device(why) && (self.below.has_failed)() {
+            true => Ok(()),
+            false => Err(why.to_string()),
+        }
+    }
+
     fn next(&mut self, _: &mut Session) -> Option<(usize, Op)> {
         let op = self.draw();
         match &op {
@@ -187,15 +305,23 @@ impl Feed for Draws {
         session: &mut Session,
         op: &Op,
         done: Result<Op, FsError>,
-    ) -> Result<(), String> {
+    ) -> Result<Settled, String> {
+        self.watch();
         match done {
             Ok(done) => self.script.push(done),
             Err(e) if self.refusals.allow(op, &e, self.script.last()) => {
                 let op = Box::new(op.clone());
                 self.script.push(Op::Refused { op });
             }
+            Err(e) if is_of_device(&e) && self.script.failure.is_some() => {
+                match self.failed(session, op) {
+                    Settled::Done => {}
+                    settled => return Ok(settled),
+                }
+            }
             Err(e) => return Err(format!("is refused: {e}")),
         }
+        self.retries = 0;
         if let Some(Op::Refused { op }) = self.script.ops.last() {
             for path in paths(op) {
                 self.compare(session, path)?;
@@ -205,17 +331,31 @@ impl Feed for Draws {
             let path = paths(op).last().map(|path| (*path).to_owned());
             self.changed = path.filter(|path| self.script.last().find(path).is_some());
         }
-        match self.rng.u8(0..LOOK) {
-            0 => self.look(session),
-            _ => Ok(()),
+        if self.rng.u8(0..LOOK) == 0 {
+            self.look(session)?;
         }
+        Ok(Settled::Done)
     }
 
-    /// All files are what they should be.
+    /// All files are what they should be. What the last operation touched, if it failed, is as
+    /// before it, or after, or between.
     fn end(&mut self, session: &mut Session) -> Result<(), String> {
-        let paths = self.script.last().paths();
-        paths
-            .iter()
-            .try_for_each(|(path, _)| self.compare(session, path))
+        self.pulse.ends(&self.name);
+        let [.., before, last] = &self.script.states[..] else {
+            return Ok(());
+        };
+        let of_last = match self.script.ops.last() {
+            Some(op) if self.is_over => paths(op),
+            _ => Vec::new(),
+        };
+        let all_of = |state: &State| {
+            let paths = state.paths().into_iter().map(|(path, _)| path);
+            let mut others = paths.filter(|path| !of_last.contains(&&**path));
+            others.try_for_each(|path| self.compare_with(state, session, &path))
+        };
+        match all_of(last) {
+            Err(_) if self.is_over => all_of(before),
+            done => done,
+        }
     }
 }

@@ -10,15 +10,16 @@
 //! * [`feed`] draws the operations and compares what the volume shows with the model, without a
 //!   crash; [`refusal`] says which of them the volume may refuse;
 //! * [`states`] draws crashes of the record and has the lab's oracles judge them;
+//! * `fault` is the device that fails meanwhile;
 //! * [`pulse`] tells of what hangs; [`coverage`] counts the pairs that met;
 //! * `shrink` makes a plan that failed plain; [`command`] is the command line.
 //!
-//! Failing devices, killed servers and mounts are to come: [`run`] has a fault injector below the
-//! recorder, and work is driven by feeds whatever the transport.
+//! Killed servers and mounts are to come: work is driven by feeds whatever the transport.
 
 pub mod command;
 pub mod coverage;
 pub mod dimension;
+mod fault;
 pub mod feed;
 pub mod plan;
 pub mod pulse;

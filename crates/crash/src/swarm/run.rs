@@ -4,11 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Error, Result};
-use stetfs::low::{DataMode, MemDevice, Preset};
+use stetfs::low::{BlockDevice, DataMode, FsError, MemDevice, Preset};
 use stetfs_block::FaultInjector;
 use stetfs_nvm::MemRegion;
 
-use super::feed::Draws;
+use super::fault::{Failing, is_of_device};
+use super::feed::{Below, Draws};
 use super::plan::Plan;
 use super::pulse::Pulse;
 use super::states::{self, Tried};
@@ -20,9 +21,8 @@ use crate::record::Recording;
 use crate::setup::{JournalSpec, Shape, work_on};
 use crate::state::StateId;
 use crate::volume::{Base, Batches};
-use crate::work::{Work, drive};
+use crate::work::{Ends, drive};
 use crate::workload::feed::Feed;
-use crate::workload::script::Progress;
 use crate::workload::{Case, Script};
 
 /// The find of a run.
@@ -41,6 +41,8 @@ pub struct Done {
     pub tried: Tried,
     /// Operations, and those of them that were refused.
     pub operations: (u64, u64),
+    /// Its device failed.
+    pub has_failed: bool,
     /// The first broken promise.
     pub found: Option<Found>,
 }
@@ -92,6 +94,7 @@ pub fn run(plan: &Plan, effort: &Effort, pulse: &Arc<Pulse>) -> Result<Done> {
             shape: shape(plan)?,
             mount,
             pulse,
+            has_failed: false,
         };
         match mounted.work(&base, scripts) {
             Ok((recording, left)) => {
@@ -103,6 +106,7 @@ pub fn run(plan: &Plan, effort: &Effort, pulse: &Arc<Pulse>) -> Result<Done> {
                 let states = effort.states.div_ceil(mounts);
                 let tried = states::search(&recording, plan, states, pulse);
                 done.tried.add(&tried.tried);
+                done.has_failed |= mounted.has_failed;
                 done.found = tried.found.map(|(state, finding)| Found {
                     finding,
                     crash: Some(Box::new((recording, state))),
@@ -151,6 +155,7 @@ impl Done {
             plan: plan.clone(),
             tried: Tried::default(),
             operations: (0, 0),
+            has_failed: false,
             found: None,
         }
     }
@@ -233,6 +238,8 @@ struct Mounted<'a> {
     shape: Shape,
     mount: u64,
     pulse: &'a Arc<Pulse>,
+    /// A fault hit its device.
+    has_failed: bool,
 }
 
 impl Mounted<'_> {
@@ -258,10 +265,29 @@ impl Mounted<'_> {
         let mut work = work_on(base, &self.journal, self.shape, &case).map_err(said)?;
         work.before = scripts.iter().map(|s| s.ops.len()).collect();
         let machine = work.machine().recorded(FaultInjector::new);
+        let is_last = self.mount + 1 == self.plan.number("mounts");
+        let fault = Failing::of(self.plan).filter(|_| is_last);
+        let above = Machine {
+            device: Arc::new(match fault {
+                Some(fault) => fault.above(&machine.device),
+                None => Arc::clone(&machine.device) as Arc<dyn BlockDevice>,
+            }),
+            region: machine.region.clone(),
+        };
+        if let Some(fault) = fault {
+            fault.arm(machine.device.inner());
+        }
+        let injector = Arc::clone(&machine.device);
+        let has_failed = move || injector.inner().hits() > 0;
+        let below = Below {
+            has_failed: Arc::new(has_failed.clone()),
+            fails_reads: fault.is_some_and(Failing::is_of_reads),
+            loses: fault.is_some_and(|f| f.loses(self.journal.options.journal.data())),
+        };
         let mut feeds: Vec<Draws> = scripts
             .into_iter()
             .enumerate()
-            .map(|(i, script)| Draws::new(self.plan, i, script, self.pulse))
+            .map(|(i, script)| Draws::new(self.plan, i, script, below.clone(), self.pulse))
             .collect();
         let results = {
             let mut all: Vec<_> = feeds
@@ -270,15 +296,14 @@ impl Mounted<'_> {
                 .collect();
             let device = &machine.device;
             self.pulse.ends("volume");
-            drive(&machine, &work.options, &mut all, |thread, begun, n| {
+            drive(&above, &work.options, &mut all, |thread, begun, n| {
                 crate::marks::note(device, thread, begun, n)
             })
         };
         self.pulse.ends("volume");
-        let results = results.map_err(|e| Oracle::Live.says(format!("cannot be opened: {e}")))?;
-        for (i, result) in results.into_iter().enumerate() {
-            result.map_err(|e| Oracle::Live.says(format!("thread {i}, {e}")))?;
-        }
+        self.has_failed = has_failed();
+        let fault = fault.filter(|_| self.has_failed);
+        let is_closed = ended(results, fault)?;
         let (log, region) = machine.take_logs();
         let left = machine.device.inner().inner().fork();
         work.scripts = feeds.into_iter().map(|feed| feed.script).collect();
@@ -292,33 +317,69 @@ impl Mounted<'_> {
             &case,
             self.plan.seed,
         );
-        self.closed(&recording.work, &left)?;
+        self.left(&recording, &left, is_closed)?;
         Ok((recording, left))
     }
 
-    /// A volume that was closed has all that was done, and nothing is wrong with it.
-    fn closed(&self, work: &Work, left: &MemDevice) -> Result<(), Finding> {
+    /// A volume that was closed has all that was done, and nothing is wrong with it. One that could
+    /// not be closed, for its device failed, is as after a crash.
+    fn left(
+        &self,
+        recording: &Recording,
+        left: &MemDevice,
+        is_closed: bool,
+    ) -> Result<(), Finding> {
         self.pulse
             .begins("volume", "looking at it when it was closed");
-        let progress = work
-            .scripts
-            .iter()
-            .map(|script| Progress {
-                begun: script.ops.len(),
-                acked: script.ops.len(),
-            })
-            .collect();
-        let all = Work {
-            promise: Promise::Everything,
-            ..work.clone()
-        };
+        let mut work = recording.work.clone();
+        let progress = work.progress_at(&recording.log, recording.log.len());
+        let loses = |script: &Script| script.failure.as_ref().is_some_and(|f| f.loses);
+        if is_closed && !work.scripts.iter().any(loses) {
+            work.promise = Promise::Everything;
+        }
         let checks = Checks {
             fsck: true,
             ..Checks::default()
         };
-        let machine = Machine::new(left.fork(), work.region.map(MemRegion::new));
-        let result = all.check(&machine, &progress, checks);
+        // What is closed needs no region.
+        let region = match is_closed {
+            true => work.region.map(MemRegion::new),
+            false => recording.left_in_region(),
+        };
+        let result = work.check(&Machine::new(left.fork(), region), &progress, checks);
         self.pulse.ends("volume");
-        result.map_err(|e| e.because("closed without a crash"))
+        result.map_err(|e| {
+            e.because(match is_closed {
+                true => "closed without a crash",
+                false => "left by a device that failed",
+            })
+        })
+    }
+}
+
+/// Whether the volume was closed, by how the threads ended, the unmount, and what that leaves in
+/// memory. `fault` has hit the device.
+///
+/// # Errors
+/// It ended as nothing may.
+fn ended(results: Result<Ends, FsError>, fault: Option<Failing<'_>>) -> Result<bool, Finding> {
+    let mut results = match results {
+        Ok(results) => results,
+        Err(e) if fault.is_some() && is_of_device(&e) => return Ok(false),
+        Err(e) => return Err(Oracle::Live.says(format!("cannot be opened: {e}"))),
+    };
+    let gone = results.pop().unwrap_or(Ok(()));
+    let closed = results.pop().unwrap_or(Ok(()));
+    for (i, result) in results.into_iter().enumerate() {
+        result.map_err(|e| Oracle::Live.says(format!("thread {i}, {e}")))?;
+    }
+    gone.map_err(|e| Oracle::Live.says(e))?;
+    match closed {
+        Ok(()) if fault.is_some_and(Failing::ends_all) => {
+            Err(Oracle::Live.says("closed without an error after a flush of its device had failed"))
+        }
+        Ok(()) => Ok(true),
+        Err(_) if fault.is_some() => Ok(false),
+        Err(e) => Err(Oracle::Live.says(e)),
     }
 }

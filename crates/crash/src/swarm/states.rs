@@ -95,11 +95,13 @@ impl Search<'_> {
     }
 
     /// A choice of so many places: of each kind as many, as far as there are, for most are behind
-    /// some write, where less is promised.
+    /// some write, where less is promised. Behind the failure of a device the kinds are others.
     fn places(&mut self, count: usize) -> Vec<(Place, Why)> {
-        let mut kinds: BTreeMap<Why, Vec<(Place, Why)>> = BTreeMap::new();
+        let failure = self.recording.failure().unwrap_or(usize::MAX);
+        let mut kinds: BTreeMap<(bool, Why), Vec<(Place, Why)>> = BTreeMap::new();
         for (place, why) in self.recording.places(0) {
-            kinds.entry(why).or_default().push((place, why));
+            let kind = (place.event > failure, why);
+            kinds.entry(kind).or_default().push((place, why));
         }
         let mut drawn = Vec::new();
         for mut places in kinds.into_values() {

@@ -8,10 +8,18 @@ use super::session::Session;
 
 /// A source of operations.
 pub trait Feed {
+    /// Takes note that nothing can be done: the directory to work in cannot be entered.
+    ///
+    /// # Errors
+    /// It should be there.
+    fn kept_out(&mut self, why: &FsError) -> Result<(), String> {
+        Err(why.to_string())
+    }
+
     /// The number of the next operation, counted from 1, and what it is. `None`: there is none.
     fn next(&mut self, session: &mut Session) -> Option<(usize, Op)>;
 
-    /// Takes note of how it ended: what of it was done, or why nothing was.
+    /// Takes note of how it ended: what of it was done, or why nothing was; and says what follows.
     ///
     /// # Errors
     /// It should have ended otherwise: the work is over.
@@ -20,13 +28,24 @@ pub trait Feed {
         session: &mut Session,
         op: &Op,
         done: Result<Op, FsError>,
-    ) -> Result<(), String>;
+    ) -> Result<Settled, String>;
 
     /// There is no next one.
     ///
     /// # Errors
     /// The volume is not what it should be.
     fn end(&mut self, session: &mut Session) -> Result<(), String>;
+}
+
+/// What follows an operation that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settled {
+    /// It is acknowledged, or was refused and changed nothing: the next one.
+    Done,
+    /// A sync that failed: the same once more.
+    Again,
+    /// It failed, and may have happened: no further one.
+    Over,
 }
 
 /// The operations of a script, each of which must succeed.
@@ -53,9 +72,9 @@ impl Feed for Lines<'_> {
         _: &mut Session,
         op: &Op,
         done: Result<Op, FsError>,
-    ) -> Result<(), String> {
+    ) -> Result<Settled, String> {
         match done {
-            Ok(done) if done == *op => Ok(()),
+            Ok(done) if done == *op => Ok(Settled::Done),
             // There is room enough, so the device failed after the first transaction.
             Ok(_) => Err(FsError::Errno(libc::EIO).to_string()),
             Err(e) => Err(e.to_string()),

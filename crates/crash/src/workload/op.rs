@@ -211,6 +211,20 @@ impl Op {
                 | Op::Remount
         )
     }
+
+    /// Whether it changes what a file holds.
+    pub fn is_of_content(&self) -> bool {
+        matches!(
+            self,
+            Op::Write { .. }
+                | Op::MapWrite { .. }
+                | Op::Truncate { .. }
+                | Op::Punch { .. }
+                | Op::Zero { .. }
+                | Op::Allocate { .. }
+                | Op::Copy { .. }
+        )
+    }
 }
 
 /// The path that means a held file.

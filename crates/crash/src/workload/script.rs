@@ -1,5 +1,8 @@
 //! Scripts: operations with what the tree must look like after each.
 
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
 use stetfs::low::DataMode;
 
 use super::model::{Links, State};
@@ -15,6 +18,20 @@ pub struct Script {
     pub states: Vec<State>,
     /// The names of each file in each state: directory and name.
     pub links: Vec<Links>,
+    /// The failure of the device that it met.
+    pub failure: Option<DeviceFailure>,
+}
+
+/// A device that failed while a script ran.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceFailure {
+    /// Operations that had returned before.
+    pub since: usize,
+    /// It refused writes, and file data goes home: what a write-back lost is told to the next sync
+    /// of the file, once, and is not written by a later one (decision 15).
+    pub loses: bool,
+    /// Syncs that failed before they succeeded, or failed for good, by number.
+    pub failed: BTreeSet<usize>,
 }
 
 impl Script {
@@ -127,6 +144,7 @@ impl Script {
             ops: Vec::new(),
             states: vec![State::new(block, data.keeps_whole())],
             links: vec![Links::new()],
+            failure: None,
         }
     }
 
