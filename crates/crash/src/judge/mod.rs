@@ -4,6 +4,7 @@
 
 mod clean;
 mod finding;
+pub(crate) mod node;
 pub mod promise;
 mod records;
 mod recovery;
