@@ -11,6 +11,7 @@ use clap::Args;
 use parking_lot::Mutex;
 use serde::Serialize;
 
+use super::cover::Cover;
 use super::coverage::{Coverage, Covered};
 use super::plan::{Fixed, Plan};
 use super::pulse::Pulse;
@@ -48,6 +49,10 @@ pub struct SwarmArgs {
     /// A step that takes longer, in seconds, hangs.
     #[arg(long, value_name = "N", default_value_t = 60)]
     patience: u64,
+    /// Draw each plan so that values meet which have not, until all pairs that can have; no longer
+    /// than --seconds or --runs, if one is said.
+    #[arg(long)]
+    pairs: bool,
     /// Print the pairs of values that never met.
     #[arg(long)]
     coverage: bool,
@@ -180,7 +185,7 @@ impl SwarmArgs {
     pub fn swarm(&self) -> Result<Swarmed> {
         let start = Instant::now();
         let seconds = match (self.seconds, self.runs) {
-            (None, None) => Some(60.0),
+            (None, None) if !self.pairs => Some(60.0),
             (seconds, _) => seconds,
         };
         let deadline = seconds.map(|s| start + Duration::from_secs_f64(s.min(1e8)));
@@ -188,6 +193,7 @@ impl SwarmArgs {
         let jobs = self.jobs.unwrap_or_else(cpus).max(1);
         let sums = Mutex::new(Sums::default());
         let next = AtomicU64::new(0);
+        let cover = self.pairs.then(|| Mutex::new(Cover::new(&self.with)));
         let job = || -> Result<()> {
             while deadline.is_none_or(|d| Instant::now() < d)
                 && !sums.lock().is_enough(self.failures)
@@ -196,8 +202,16 @@ impl SwarmArgs {
                 if self.runs.is_some_and(|most| n >= most) {
                     break;
                 }
-                let plan = Plan::draw(self.seed.wrapping_add(n), &self.with)?;
+                let seed = self.seed.wrapping_add(n);
+                let plan = match &cover {
+                    None => Some(Plan::draw(seed, &self.with)?),
+                    Some(cover) => cover.lock().next(seed),
+                };
+                let Some(plan) = plan else { break };
                 let done = self.try_plan(&plan).with_context(|| plan.to_string())?;
+                if let Some(cover) = &cover {
+                    cover.lock().done(&plan, &done.plan);
+                }
                 let found = sums.lock().add(done);
                 if let Some(found) = found {
                     self.found(&plan, found, &sums)?;

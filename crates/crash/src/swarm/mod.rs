@@ -11,12 +11,14 @@
 //!   crash; [`refusal`] says which of them the volume may refuse;
 //! * [`states`] draws crashes of the record and has the lab's oracles judge them;
 //! * `fault` is the device that fails meanwhile;
-//! * [`pulse`] tells of what hangs; [`coverage`] counts the pairs that met;
+//! * [`pulse`] tells of what hangs; [`coverage`] counts the pairs that met, and [`cover`] makes
+//!   plans by which all of them do;
 //! * `shrink` makes a plan that failed plain; [`command`] is the command line.
 //!
 //! Killed servers and mounts are to come: work is driven by feeds whatever the transport.
 
 pub mod command;
+pub mod cover;
 pub mod coverage;
 pub mod dimension;
 mod fault;
