@@ -83,6 +83,16 @@ pub(super) const ALL: &[Fault] = &[
         )],
     },
     Fault {
+        name: "late-descriptor",
+        what: "a group's descriptor is read when its bitmap has changed: if that fails, half is done",
+        from: Origin::Own("dc6eecda"),
+        set: |spec| spec.options.canary.late_descriptor = true,
+        trials: &[Trial::Suite(
+            "ext4/tests/volume/reads.rs",
+            "a_descriptor_that_is_read_late_is_seen",
+        )],
+    },
+    Fault {
         name: "leaf-unlocked",
         what: "who opens a quota account writes its leaf back with what others had there before",
         from: Origin::Own("dc6eecda"),

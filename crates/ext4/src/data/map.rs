@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
 use stetfs_journal::{Block, BlockNr, Credits, Handle};
 use stetfs_ondisk::ext4::blockmap::Shape;
 use stetfs_ondisk::ext4::extent::{Extent, LOGICAL_END, NodeMut, NodeRef};
@@ -188,7 +189,8 @@ impl DataStore {
     }
 
     /// Lets `f` change the inode's map; blocks the map took or gave for itself are counted in the
-    /// inode. The caller writes the inode afterwards, also after an error.
+    /// inode. The caller writes the inode afterwards, also after an error. A device that fails when
+    /// the map is half changed ends the journal.
     pub(crate) fn edit_map<R>(
         &self,
         h: &Handle<'_>,
@@ -196,11 +198,12 @@ impl DataStore {
         body: &mut InodeBody,
         f: impl FnOnce(&mut dyn EditMap) -> Result<R>,
     ) -> Result<R> {
-        let (delta, result) = match MapKind::of(inode, body)? {
+        let root: SmallVec<[u8; 64]> = SmallVec::from_slice(body.i_block());
+        let (blocks, result) = match MapKind::of(inode, body)? {
             MapKind::Extents => {
                 let nodes = extents::Changing::new(self, h, inode, body);
                 let result = Tree::open(&nodes, body.i_block_mut()).and_then(|mut map| f(&mut map));
-                (nodes.blocks.delta(), result)
+                ((nodes.blocks.delta(), nodes.blocks.has_changed()), result)
             }
             MapKind::Blocks if self.vol.geo.ratio() > 1 => {
                 return Err(FsError::Unsupported(format!(
@@ -211,9 +214,15 @@ impl DataStore {
             MapKind::Blocks => {
                 let nodes = blockmap::Changing::new(self, h, inode);
                 let result = f(&mut BlockMap::open(&nodes, body.i_block_mut()));
-                (nodes.blocks.delta(), result)
+                ((nodes.blocks.delta(), nodes.blocks.has_changed()), result)
             }
         };
+        let (delta, has_changed) = blocks;
+        if let Err(e @ FsError::Device(_)) = &result
+            && (has_changed || *root != *body.i_block())
+        {
+            self.vol.half_done(e);
+        }
         body.add_blocks(delta)?;
         result
     }

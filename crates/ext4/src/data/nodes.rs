@@ -16,6 +16,7 @@ pub(crate) struct NodeBlocks<'a> {
     inode: &'a Inode,
     /// Blocks taken less blocks given back.
     delta: Cell<i64>,
+    changed: Cell<bool>,
 }
 
 impl<'a> NodeBlocks<'a> {
@@ -25,6 +26,7 @@ impl<'a> NodeBlocks<'a> {
             h,
             inode,
             delta: Cell::new(0),
+            changed: Cell::new(false),
         }
     }
 
@@ -35,6 +37,7 @@ impl<'a> NodeBlocks<'a> {
                 .space
                 .alloc_blocks(self.h, self.inode, Some(near), 1, AllocFor::Meta)?;
         self.delta.set(self.delta.get() + i64::from(run.len));
+        self.note_change();
         Ok(run.start)
     }
 
@@ -42,7 +45,18 @@ impl<'a> NodeBlocks<'a> {
     pub(crate) fn free(&self, nr: BlockNr) -> Result<()> {
         let ratio = self.store.vol.geo.ratio();
         self.delta.set(self.delta.get() - i64::from(ratio));
+        self.note_change();
         self.store.space.free_cluster(self.h, nr, Freed::Journaled)
+    }
+
+    /// Takes note that a node changes.
+    pub(crate) fn note_change(&self) {
+        self.changed.set(true);
+    }
+
+    /// Whether anything changed outside of the inode.
+    pub(crate) fn has_changed(&self) -> bool {
+        self.changed.get()
     }
 
     /// Blocks taken less blocks given back.

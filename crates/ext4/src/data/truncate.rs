@@ -163,7 +163,8 @@ impl DataStore {
             if !behind {
                 self.drop_dirty(h, inode, u64::from(gone.block)..gone.logical_end())?;
             }
-            self.free_extent(h, inode, body, &gone, kind)?;
+            self.vol
+                .whole_or_damaged(|| self.free_extent(h, inode, body, &gone, kind))?;
             self.inodes.note_blocks(h, inode, gone.block, gone.len);
         }
         Ok(())

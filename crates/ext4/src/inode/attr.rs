@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use stetfs_journal::Handle;
 use stetfs_ondisk::ext4::features::{Incompat, RoCompat};
 use stetfs_ondisk::ext4::inode::InodeFlags;
 use stetfs_ondisk::ext4::xattr::index;
@@ -187,13 +188,21 @@ impl Fs {
         self.inodes.orphan_add(&h, inode, body)?;
         self.inodes.write_inode(&h, inode, body)?;
         let cut = self.data.truncate_body(&mut h, inode, body, size);
-        h.restart(credits::ORPHAN)?;
-        // Also after a failure: what is left of the tree is consistent, and the size tells of it.
-        if body.links() > 0 || self.vol.opts.canary.truncated_orphan {
-            self.inodes.orphan_del(&h, inode, body)?;
+        if cut.is_err() {
+            // Blocks may be left behind the new end: the size covers them, as before. What was cut
+            // off already is holes.
+            body.set_size(old);
         }
-        self.inodes.write_inode_data(&h, inode, body)?;
-        cut
+        cut.and(self.end_resize(&mut h, inode, body))
+    }
+
+    /// Takes a file that was cut from the list of orphans, unless it has no name.
+    fn end_resize(&self, h: &mut Handle<'_>, inode: &Inode, body: &mut InodeBody) -> Result<()> {
+        h.restart(credits::ORPHAN)?;
+        if body.links() > 0 || self.vol.opts.canary.truncated_orphan {
+            self.inodes.orphan_del(h, inode, body)?;
+        }
+        self.inodes.write_inode_data(h, inode, body)
     }
 
     /// Everything but the size.

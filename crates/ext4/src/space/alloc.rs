@@ -1,11 +1,10 @@
 //! Block allocation.
 
-use std::sync::Arc;
-
-use stetfs_journal::{Block, Handle};
+use stetfs_journal::Handle;
 use stetfs_ondisk::ext4::bitmap;
 
 use super::allocator::Allocator;
+use super::bitmaps::Bitmap;
 use super::group::{Counts, GroupState};
 use super::parts::Around;
 use super::scan::{FreeMap, Overlay, find_run};
@@ -250,15 +249,15 @@ impl Allocator {
         let mut guard = self.groups.lock(group)?;
         let st = &mut *guard;
         let before = Counts::of(st);
-        let block = match self.block_bitmap(h, group, st) {
-            Ok(block) => block,
+        let bitmap = match self.block_bitmap(h, group, st) {
+            Ok(bitmap) => bitmap,
             Err(e @ FsError::Corrupt { .. }) => {
                 self.out_of_use(group, before, guard, &e);
                 return Ok(None);
             }
             Err(e) => return Err(e),
         };
-        let page = content::page(&block)?;
+        let page = content::page(&bitmap.block)?;
         let clusters = self.vol.geo.layout.group_clusters(group);
         let pending = st.pending.take();
         let map = FreeMap::new(&page, pending.as_deref(), clusters);
@@ -274,7 +273,7 @@ impl Allocator {
                 if ask.purpose == AllocFor::Later {
                     Overlay::of(&mut st.pending, clusters).insert(start, end - start);
                 } else {
-                    self.mark_in_use(h, (group, &mut *st), &block, (start, end), ask)?;
+                    self.mark_in_use(h, (group, &mut *st), &bitmap, (start, end), ask)?;
                 }
                 Some(BlockRun {
                     start: self.vol.geo.layout.group_first_block(group)
@@ -293,7 +292,7 @@ impl Allocator {
         &self,
         h: &Handle<'_>,
         (group, st): (u32, &mut GroupState),
-        block: &Arc<Block>,
+        Bitmap { block, desc }: &Bitmap,
         (start, end): (u32, u32),
         ask: &Ask<'_>,
     ) -> Result<()> {
@@ -308,7 +307,7 @@ impl Allocator {
         if self.vol.opts.canary.unlogged_bitmap {
             h.leave_out(block);
         }
-        self.write_desc(h, group, st)
+        self.write_desc(h, group, st, desc.as_ref())
     }
 
     /// After `taken` was allocated: keeps the free blocks behind it for the same file.

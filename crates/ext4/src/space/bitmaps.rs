@@ -16,6 +16,13 @@ use stetfs_ondisk::num::{count32, to_usize};
 /// `Block::verified` of a bitmap whose checksum and structure were checked.
 const CHECKED: u8 = 1;
 
+/// A bitmap, and the block of its group's descriptor, which changes with it: both were read before
+/// either changes (space.S5).
+pub(super) struct Bitmap {
+    pub(super) block: Arc<Block>,
+    pub(super) desc: Option<Arc<Block>>,
+}
+
 impl Allocator {
     /// The block bitmap of a group, checked; made now if the group was never used. One credit, two
     /// if the group is fresh.
@@ -24,7 +31,7 @@ impl Allocator {
         h: &Handle<'_>,
         group: u32,
         st: &mut GroupState,
-    ) -> Result<Arc<Block>> {
+    ) -> Result<Bitmap> {
         if st.bad_blocks {
             return Err(FsError::corrupt(
                 "block bitmap",
@@ -32,8 +39,10 @@ impl Allocator {
                 "found damaged before",
             ));
         }
+        let desc = self.desc_block(group)?;
         if st.has(GroupFlags::BLOCK_UNINIT) {
-            return self.init_block_bitmap(h, group, st);
+            let block = self.init_block_bitmap(h, group, st, desc.as_ref())?;
+            return Ok(Bitmap { block, desc });
         }
         let block = self.vol.cache.read(st.desc.block_bitmap())?;
         if block.verified() != CHECKED {
@@ -46,7 +55,7 @@ impl Allocator {
             }
             block.set_verified(CHECKED);
         }
-        Ok(block)
+        Ok(Bitmap { block, desc })
     }
 
     fn check_block_bitmap(&self, group: u32, st: &GroupState, map: &[u8]) -> Result<()> {
@@ -126,6 +135,7 @@ impl Allocator {
         h: &Handle<'_>,
         group: u32,
         st: &mut GroupState,
+        desc: Option<&Arc<Block>>,
     ) -> Result<Arc<Block>> {
         let block = self.vol.cache.get(st.desc.block_bitmap());
         let clusters = self.vol.geo.layout.group_clusters(group);
@@ -141,7 +151,7 @@ impl Allocator {
         }
         block.set_verified(CHECKED);
         st.clear(GroupFlags::BLOCK_UNINIT);
-        self.write_desc(h, group, st)?;
+        self.write_desc(h, group, st, desc)?;
         Ok(block)
     }
 
@@ -162,11 +172,12 @@ impl Allocator {
         h: &Handle<'_>,
         group: u32,
         st: &mut GroupState,
-    ) -> Result<Arc<Block>> {
+    ) -> Result<Bitmap> {
         let nr = st.desc.inode_bitmap();
         if st.bad_inodes {
             return Err(FsError::corrupt("inode bitmap", nr, "found damaged before"));
         }
+        let desc = self.desc_block(group)?;
         let per_group = self.vol.geo.inodes_per_group;
         if st.has(GroupFlags::INODE_UNINIT) {
             let block = self.vol.cache.get(nr);
@@ -179,8 +190,8 @@ impl Allocator {
             st.clear(GroupFlags::INODE_UNINIT);
             st.desc.set_free_inodes(per_group);
             st.desc.set_itable_unused(per_group);
-            self.write_desc(h, group, st)?;
-            return Ok(block);
+            self.write_desc(h, group, st, desc.as_ref())?;
+            return Ok(Bitmap { block, desc });
         }
         let block = self.vol.cache.read(nr)?;
         if block.verified() != CHECKED {
@@ -193,7 +204,7 @@ impl Allocator {
             }
             block.set_verified(CHECKED);
         }
-        Ok(block)
+        Ok(Bitmap { block, desc })
     }
 
     fn check_inode_bitmap(&self, group: u32, st: &GroupState, map: &[u8]) -> Result<()> {

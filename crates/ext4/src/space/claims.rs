@@ -12,6 +12,7 @@ use stetfs_journal::{BlockNr, Handle};
 use stetfs_ondisk::ext4::bitmap;
 
 use super::allocator::Allocator;
+use super::bitmaps::Bitmap;
 use super::group::{Counts, GroupState};
 use super::scan::{Overlay, bitmap_word, set_bitmap_word, words};
 use super::{AllocFor, BlockRun, credits};
@@ -100,7 +101,7 @@ impl Allocator {
             let mut guard = self.groups.lock(group)?;
             let st = &mut *guard;
             let before = Counts::of(st);
-            let block = self.block_bitmap(&h, group, st)?;
+            let block = self.block_bitmap(&h, group, st)?.block;
             let map = content::page(&block)?;
             let clusters = self.vol.geo.layout.group_clusters(group);
             let pending = Overlay::of(&mut st.pending, clusters);
@@ -203,7 +204,7 @@ impl Allocator {
         st: &mut GroupState,
         change: impl FnOnce(&mut [u8], &mut GroupState),
     ) -> Result<()> {
-        let block = self.block_bitmap(h, group, st)?;
+        let Bitmap { block, desc } = self.block_bitmap(h, group, st)?;
         let clusters = self.vol.geo.layout.group_clusters(group) as usize;
         {
             let mut map = h.modify(&block)?;
@@ -212,7 +213,7 @@ impl Allocator {
             st.desc.set_free_clusters(count32(free));
             self.note_block_bitmap(st, &map);
         }
-        self.write_desc(h, group, st)
+        self.write_desc(h, group, st, desc.as_ref())
     }
 
     /// Keeps an inode number for the record that names it. Says whether it is free.
@@ -229,7 +230,7 @@ impl Allocator {
         let mut guard = self.groups.lock(group)?;
         let st = &mut *guard;
         let before = Counts::of(st);
-        let block = self.inode_bitmap(&h, group, st)?;
+        let block = self.inode_bitmap(&h, group, st)?.block;
         let free = !bitmap::is_set(&content::page(&block)?, index as usize);
         if free {
             Overlay::of(&mut st.pending_inodes, self.vol.geo.inodes_per_group).insert(index, 1);

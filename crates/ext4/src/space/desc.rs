@@ -1,6 +1,8 @@
 //! Group descriptors on the volume, and which group something lies in.
 
-use stetfs_journal::Handle;
+use std::sync::Arc;
+
+use stetfs_journal::{Block, Handle};
 use stetfs_sync::MutexGuard;
 
 use super::allocator::Allocator;
@@ -30,12 +32,31 @@ impl Allocator {
         }
     }
 
-    /// Puts a group's descriptor into the transaction, checksum included. One credit.
-    pub(super) fn write_desc(&self, h: &Handle<'_>, group: u32, st: &mut GroupState) -> Result<()> {
-        let (nr, offset) = self.vol.geo.layout.desc_position(group).ok_or_else(|| {
+    /// Where a group's descriptor lies: block, byte offset in it.
+    fn desc_place(&self, group: u32) -> Result<(BlockNr, usize)> {
+        self.vol.geo.layout.desc_position(group).ok_or_else(|| {
             FsError::corrupt("group descriptor", 0, format!("no place for group {group}"))
-        })?;
-        let block = self.vol.cache.read(nr)?;
+        })
+    }
+
+    /// The block of a group's descriptor, which is read before the group changes (space.S5).
+    pub(super) fn desc_block(&self, group: u32) -> Result<Option<Arc<Block>>> {
+        if self.vol.opts.canary.late_descriptor {
+            return Ok(None);
+        }
+        Ok(Some(self.vol.cache.read(self.desc_place(group)?.0)?))
+    }
+
+    /// Puts a group's descriptor into the transaction, checksum included. One credit.
+    pub(super) fn write_desc(
+        &self,
+        h: &Handle<'_>,
+        group: u32,
+        st: &mut GroupState,
+        block: Option<&Arc<Block>>,
+    ) -> Result<()> {
+        let (nr, offset) = self.desc_place(group)?;
+        let block = block.map_or_else(|| self.vol.cache.read(nr), |block| Ok(Arc::clone(block)))?;
         let mut page = h.modify(&block)?;
         let size = usize::from(self.vol.geo.desc_size);
         let bytes = page

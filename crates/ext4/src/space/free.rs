@@ -6,6 +6,7 @@ use stetfs_journal::Handle;
 use stetfs_ondisk::ext4::bitmap;
 
 use super::allocator::Allocator;
+use super::bitmaps::Bitmap;
 use super::group::HeldBack;
 use super::group::{Counts, GroupState};
 use super::scan::{FreeMap, Overlay};
@@ -84,7 +85,7 @@ impl Allocator {
             self.groups.publish(group, before, st)?;
             return Ok(());
         }
-        let block = self.block_bitmap(h, group, st)?;
+        let Bitmap { block, desc } = self.block_bitmap(h, group, st)?;
         {
             let mut map = h.modify(&block)?;
             if let Some(free) = bitmap::find_clear(&map, range.clone()) {
@@ -107,7 +108,7 @@ impl Allocator {
         } else {
             Overlay::of(&mut st.pending, clusters).insert(bit, len);
         }
-        self.write_desc(h, group, st)?;
+        self.write_desc(h, group, st, desc.as_ref())?;
         self.groups.publish(group, before, st)?;
         drop(guard);
         let fs = self.me.clone();

@@ -8,6 +8,7 @@ use stetfs_ondisk::ext4::group_desc::GroupFlags;
 use stetfs_ondisk::ext4::inode::{InodeFlags, InodeView};
 
 use super::allocator::Allocator;
+use super::bitmaps::Bitmap;
 use super::group::Counts;
 use super::group::HeldBack;
 use super::parts::Around;
@@ -125,8 +126,8 @@ impl Allocator {
         let mut guard = self.groups.lock(group)?;
         let st = &mut *guard;
         let before = Counts::of(st);
-        let block = match self.inode_bitmap(h, group, st) {
-            Ok(block) => block,
+        let Bitmap { block, desc } = match self.inode_bitmap(h, group, st) {
+            Ok(bitmap) => bitmap,
             Err(e @ FsError::Corrupt { .. }) => {
                 self.out_of_use(group, before, guard, &e);
                 return Ok(None);
@@ -183,7 +184,7 @@ impl Allocator {
         if is_dir {
             st.desc.set_used_dirs(st.desc.used_dirs().saturating_add(1));
         }
-        self.write_desc(h, group, st)?;
+        self.write_desc(h, group, st, desc.as_ref())?;
         self.groups.publish(group, before, st)?;
         Ok(Some(index))
     }
@@ -234,8 +235,8 @@ impl Allocator {
         let mut guard = self.groups.lock(group)?;
         let st = &mut *guard;
         let before = Counts::of(st);
-        let block = match self.inode_bitmap(h, group, st) {
-            Ok(block) => block,
+        let Bitmap { block, desc } = match self.inode_bitmap(h, group, st) {
+            Ok(bitmap) => bitmap,
             Err(e @ FsError::Corrupt { .. }) => {
                 // The number stays in use, until e2fsck finds it.
                 self.out_of_use(group, before, guard, &e);
@@ -263,7 +264,7 @@ impl Allocator {
             st.desc.set_used_dirs(st.desc.used_dirs().saturating_sub(1));
         }
         Overlay::of(&mut st.pending_inodes, self.vol.geo.inodes_per_group).insert(index, 1);
-        self.write_desc(h, group, st)?;
+        self.write_desc(h, group, st, desc.as_ref())?;
         self.groups.publish(group, before, st)?;
         drop(guard);
         let fs = self.me.clone();

@@ -13,6 +13,8 @@
 //! * **space.S4** No free run of a group is longer than its `longest`, and none begins before its
 //!   `first_free`. Searches that find less lower the one and raise the other; what becomes free
 //!   does the opposite. The summary holds the smaller of `longest` and `available` of each group.
+//! * **space.S5** A group's bitmap and the block of its descriptor were read before either
+//!   changes. So a read that fails leaves nothing half done.
 
 use crate::types::BlockNr;
 

@@ -80,7 +80,7 @@ impl Allocator {
         // Held until the device has done it: nobody can be given the blocks meanwhile.
         let mut guard = self.groups.lock(group)?;
         let st = &mut *guard;
-        let block = self.block_bitmap(&h, group, st)?;
+        let block = self.block_bitmap(&h, group, st)?.block;
         let map = content::page(&block)?;
         let free = FreeMap::new(
             &map,

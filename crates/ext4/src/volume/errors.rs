@@ -54,10 +54,22 @@ impl Volume {
     /// before: if one fails all the same, because the device does, nothing of the running
     /// transaction may reach the volume any more.
     pub(crate) fn whole<T>(&self, changes: impl FnOnce() -> Result<T>) -> Result<T> {
+        changes().inspect_err(|e| self.half_done(e))
+    }
+
+    /// The same of changes that pass damage by, which is left to e2fsck.
+    pub(crate) fn whole_or_damaged<T>(&self, changes: impl FnOnce() -> Result<T>) -> Result<T> {
         changes().inspect_err(|e| {
-            let why = format!("an operation failed half done: {e}");
-            self.journal.abort(JournalError::Aborted(why));
+            if matches!(e, FsError::Device(_)) {
+                self.half_done(e);
+            }
         })
+    }
+
+    /// An operation failed when some of its changes were made: nothing is committed any more.
+    pub(crate) fn half_done(&self, e: &FsError) {
+        let why = format!("an operation failed half done: {e}");
+        self.journal.abort(JournalError::Aborted(why));
     }
 
     /// Passes a result on, after taking note of the damage that it tells of

@@ -154,6 +154,8 @@ pub struct Canary {
     pub unlogged_names: bool,
     /// Who deletes an inode takes whatever has its number out of the cache.
     pub drop_any_inode: bool,
+    /// A group's descriptor is read when its bitmap has changed.
+    pub late_descriptor: bool,
     /// Who opens a quota account writes its leaf back with what others had there before.
     pub leaf_unlocked: bool,
     // Data.

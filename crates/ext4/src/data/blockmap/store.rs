@@ -84,6 +84,7 @@ impl IndirectMut for Changing<'_> {
     fn change<R>(&self, nr: BlockNr, f: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
         let block = self.stored.store.vol.cache.read(nr)?;
         let mut bytes = self.h.modify(&block)?;
+        self.blocks.note_change();
         Ok(f(&mut bytes))
     }
 

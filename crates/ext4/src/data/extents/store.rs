@@ -122,6 +122,7 @@ impl NodesMut for Changing<'_> {
     fn change<R>(&self, nr: BlockNr, f: impl FnOnce(&mut NodeMut<'_>) -> Result<R>) -> Result<R> {
         let block = self.stored.store.vol.cache.read(nr)?;
         let mut bytes = self.h.modify(&block)?;
+        self.blocks.note_change();
         let result = f(&mut NodeMut::new(&mut bytes[..])?)?;
         update_block_checksum(self.stored.seed, &mut bytes)?;
         Ok(result)

@@ -46,8 +46,8 @@ impl Writer<'_> {
                         return Ok(to_usize(upto - self.chunk.offset));
                     }
                     Ok(None) => return Err(FsError::Errno(libc::ENOSPC)),
-                    // Space or the like; what is written so far stands.
-                    Err(FsError::Errno(_)) if upto > self.chunk.offset => {
+                    // What is written so far stands; the next call meets the same again.
+                    Err(_) if upto > self.chunk.offset => {
                         return Ok(to_usize(upto - self.chunk.offset));
                     }
                     Err(e) => return Err(e),
