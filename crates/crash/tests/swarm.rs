@@ -87,3 +87,21 @@ fn a_flush_that_is_forgiven_is_found() {
         assert!(n.is_some(), "{canary} is not found");
     }
 }
+
+#[test]
+fn a_volume_on_a_server_keeps_what_was_promised() {
+    for fault in ["none", "flush-once", "write-range", "read-once"] {
+        let failed = runs(1400..1406, &format!("transport=nbd fault={fault}"), 12);
+        println!("{fault}: {failed} devices failed");
+        assert_eq!(failed > 0, fault != "none", "{fault}");
+    }
+}
+
+#[test]
+fn a_server_that_dies_takes_nothing_that_was_promised() {
+    for fault in ["forgetful", "dies"] {
+        let failed = runs(1500..1508, &format!("transport=nbd fault={fault}"), 12);
+        println!("{fault}: {failed} servers died");
+        assert!(failed > 0, "{fault} never happened");
+    }
+}

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Error, Result};
-use stetfs::low::{BlockDevice, DataMode, FsError, MemDevice, Preset};
+use stetfs::low::{DataMode, FsError, MemDevice, Preset};
 use stetfs_block::FaultInjector;
 use stetfs_nvm::MemRegion;
 
@@ -13,6 +13,7 @@ use super::feed::{Below, Draws};
 use super::plan::Plan;
 use super::pulse::Pulse;
 use super::states::{self, Tried};
+use super::transport::Transport;
 use super::volume;
 use crate::judge::promise::Promise;
 use crate::judge::{Checks, Finding, Oracle};
@@ -256,18 +257,15 @@ impl Mounted<'_> {
         let machine = work.machine().recorded(FaultInjector::new);
         let is_last = self.mount + 1 == self.plan.number("mounts");
         let fault = Failing::of(self.plan).filter(|_| is_last);
+        let way = Transport::of(self.plan, &machine.device, &work.base.image, fault);
+        let way = way.map_err(said)?;
         let above = Machine {
-            device: Arc::new(match fault {
-                Some(fault) => fault.above(&machine.device),
-                None => Arc::clone(&machine.device) as Arc<dyn BlockDevice>,
-            }),
+            device: Arc::new(Arc::clone(&way.above)),
             region: machine.region.clone(),
         };
-        if let Some(fault) = fault {
-            fault.arm(machine.device.inner());
-        }
-        let injector = Arc::clone(&machine.device);
-        let has_failed = move || injector.inner().hits() > 0;
+        let (injector, has_died) = (Arc::clone(&machine.device), way.has_died());
+        let is_hidden = fault.is_some_and(Failing::is_hidden);
+        let has_failed = move || !is_hidden && (injector.inner().hits() > 0 || has_died());
         let below = Below {
             has_failed: Arc::new(has_failed.clone()),
             fails_reads: fault.is_some_and(Failing::is_of_reads),
@@ -292,6 +290,8 @@ impl Mounted<'_> {
         self.pulse.ends("volume");
         self.has_failed = has_failed();
         let fault = fault.filter(|_| self.has_failed);
+        self.has_failed |= way.forgotten() > 0;
+        drop((above, way));
         let is_closed = ended(results, fault)?;
         let (log, region) = machine.take_logs();
         let left = machine.device.inner().inner().fork();
