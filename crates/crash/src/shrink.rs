@@ -78,6 +78,10 @@ impl Search<'_> {
             }
             Oracle::Opens | Oracle::Fsck | Oracle::Again => Checks::OURS,
             Oracle::Replay => Checks::ALL,
+            Oracle::Kernel => Checks {
+                kernel: true,
+                ..Checks::default()
+            },
         }
     }
 

@@ -18,7 +18,10 @@ fn fixed(text: &str) -> Vec<Fixed> {
 
 /// Runs these seeds, so many states of each; all is as it should be. Gives how many devices failed.
 fn runs(seeds: impl IntoIterator<Item = u64>, with: &str, states: u64) -> usize {
-    let effort = Effort { states, keep: None };
+    let effort = Effort {
+        states,
+        ..Effort::default()
+    };
     let mut failed = 0;
     for seed in seeds {
         let plan = Plan::draw(seed, &fixed(with)).unwrap();
@@ -69,7 +72,7 @@ fn found(canary: &str, with: &str, seed: u64, runs: u64) -> Option<u64> {
             let plan = Plan::draw(seed + n, &with).unwrap();
             let effort = Effort {
                 states: 30,
-                keep: None,
+                ..Effort::default()
             };
             let done = run(&plan, &effort, &Arc::new(Pulse::default())).unwrap();
             done.found.is_some()
@@ -103,5 +106,25 @@ fn a_server_that_dies_takes_nothing_that_was_promised() {
         let failed = runs(1500..1508, &format!("transport=nbd fault={fault}"), 12);
         println!("{fault}: {failed} servers died");
         assert!(failed > 0, "{fault} never happened");
+    }
+}
+
+/// Needs root.
+#[test]
+fn the_kernel_shows_what_stetfs_does() {
+    let effort = Effort {
+        states: 48,
+        kernel: true,
+        ..Effort::default()
+    };
+    for preset in ["ordered", "data", "writeback", "stet"] {
+        for seed in 1600..1602 {
+            let plan = Plan::draw(seed, &fixed(&format!("preset={preset} block=1024"))).unwrap();
+            let done = run(&plan, &effort, &Arc::new(Pulse::default())).unwrap();
+            if let Some(found) = done.found {
+                panic!("{plan}\n{}", found.finding);
+            }
+            println!("{preset}: {} of {}", done.tried.mounted, done.tried.states);
+        }
     }
 }

@@ -374,6 +374,7 @@ impl Explorer {
             in_use: thorough,
             again: thorough,
             replay: thorough,
+            kernel: false,
         };
         self.fscks
             .fetch_add(u64::from(checks.fsck), Ordering::Relaxed);

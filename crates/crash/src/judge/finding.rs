@@ -30,6 +30,8 @@ pub enum Oracle {
     Live,
     /// 8: a volume that is marked clean has all without a replay; a frozen one is marked so.
     Clean,
+    /// 9: the kernel's ext4 shows the same.
+    Kernel,
 }
 
 impl fmt::Display for Oracle {
@@ -44,6 +46,7 @@ impl fmt::Display for Oracle {
             Oracle::Hang => "each step ends",
             Oracle::Live => "what a program reads is what it wrote",
             Oracle::Clean => "oracle 8, what is marked clean needs no replay",
+            Oracle::Kernel => "oracle 9, the kernel shows the same",
         })
     }
 }
@@ -92,15 +95,18 @@ pub struct Checks {
     pub again: bool,
     /// Compare with e2fsck's replay.
     pub replay: bool,
+    /// Compare with what the kernel shows, which takes root.
+    pub kernel: bool,
 }
 
 impl Checks {
-    /// All of them.
+    /// All of them that take no root.
     pub const ALL: Checks = Checks {
         in_use: true,
         fsck: true,
         again: true,
         replay: true,
+        kernel: false,
     };
     /// All but the comparison with another program's replay.
     pub const OURS: Checks = Checks {

@@ -4,6 +4,7 @@
 
 mod clean;
 mod finding;
+mod kernel;
 pub mod promise;
 mod records;
 mod recovery;
@@ -28,6 +29,8 @@ use crate::workload::op::{Op, bytes};
 use crate::workload::session::Session;
 pub(crate) use finding::gone;
 pub use finding::{Checks, Finding, Oracle};
+pub(crate) use kernel::can_mount;
+pub use kernel::check_can_mount;
 use promise::Rules;
 pub use recovery::record_recovery;
 pub(crate) use recovery::tree;
@@ -94,12 +97,11 @@ impl Work {
         if checks.again {
             self.check_again(crashed)?;
         }
-        // With async_commit a crash may leave a commit block whose transaction is torn. StetFS
-        // looks at the blocks' checksums before it replays anything; e2fsck 1.47 and the
-        // kernel look when it is too late, fail with EIO, and leave the whole journal
-        // unreplayed. StetFS's own log is replayed by StetFS alone.
-        if checks.replay && !self.options.async_commit && self.options.journal.is_jbd2() {
+        if checks.replay && self.is_replayed_by_others() {
             self.check_replay(crashed)?;
+        }
+        if checks.kernel {
+            self.check_kernel(crashed, &machine)?;
         }
         Ok(())
     }

@@ -19,7 +19,7 @@ use super::shrink::shrink;
 use super::states::Tried;
 use crate::answer::Answer;
 use crate::explore::Failure;
-use crate::judge::{Finding, Oracle};
+use crate::judge::{Finding, Oracle, check_can_mount};
 
 /// Arguments of `crash swarm`.
 #[derive(Clone, Debug, Args)]
@@ -48,6 +48,9 @@ pub struct SwarmArgs {
     /// A step that takes longer, in seconds, hangs.
     #[arg(long, value_name = "N", default_value_t = 60)]
     patience: u64,
+    /// Have the kernel mount some of the crash states, too, and compare: takes root and loop devices.
+    #[arg(long)]
+    kernel: bool,
     /// Print the pairs of values that never met.
     #[arg(long)]
     coverage: bool,
@@ -157,6 +160,9 @@ impl SwarmArgs {
         if self.plans {
             return self.plans();
         }
+        if self.kernel {
+            check_can_mount().context("--kernel")?;
+        }
         let swarmed = self.swarm()?;
         let mut answer = Answer::new(self.text(&swarmed), &swarmed)?;
         answer.broken = !swarmed.broken.is_empty();
@@ -239,6 +245,7 @@ impl SwarmArgs {
         let (answer, wait) = mpsc::channel();
         let effort = Effort {
             states: self.states,
+            kernel: self.kernel,
             keep: self.keep.then(|| self.out().to_owned()),
         };
         let (of_thread, of_plan) = (Arc::clone(&pulse), plan.clone());
@@ -299,6 +306,9 @@ impl SwarmArgs {
             "stetfs crash swarm --seed {} --runs 1 --states {}",
             plan.seed, self.states
         );
+        if self.kernel {
+            command.push_str(" --kernel");
+        }
         let with: Vec<String> = small
             .fixed()
             .iter()
@@ -338,6 +348,9 @@ impl SwarmArgs {
             coverage.pairs,
             coverage.judged,
         );
+        if self.kernel {
+            text.push_str(&format!("{} images mounted by the kernel\n", tried.mounted));
+        }
         if self.coverage {
             text.push_str("never met, though they can:\n");
             coverage

@@ -53,6 +53,8 @@ pub struct Done {
 pub struct Effort {
     /// Crash states, spread over its mounts.
     pub states: u64,
+    /// Some of them are mounted by the kernel, too.
+    pub kernel: bool,
     /// The folder for the record of each mount, whatever is found.
     pub keep: Option<PathBuf>,
 }
@@ -105,7 +107,7 @@ pub fn run(plan: &Plan, effort: &Effort, pulse: &Arc<Pulse>) -> Result<Done> {
                 }
                 scripts = recording.work.scripts.clone();
                 let states = effort.states.div_ceil(mounts);
-                let tried = states::search(&recording, plan, states, pulse);
+                let tried = states::search(&recording, plan, (states, effort.kernel), pulse);
                 done.tried.add(&tried.tried);
                 done.has_failed |= mounted.has_failed;
                 done.found = tried.found.map(|(state, finding)| Found {
