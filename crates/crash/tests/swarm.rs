@@ -100,6 +100,14 @@ fn a_volume_on_a_server_keeps_what_was_promised() {
     }
 }
 
+/// The same server, and a client that does not write again what it forgot.
+#[test]
+fn a_client_that_forgets_with_its_server_is_found() {
+    let n = found("no", "transport=nbd fault=careless", 1510, 12);
+    println!("found by run {n:?}");
+    assert!(n.is_some());
+}
+
 #[test]
 fn a_server_that_dies_takes_nothing_that_was_promised() {
     for fault in ["forgetful", "dies"] {

@@ -88,7 +88,9 @@ impl Work {
                 return Ok(());
             }
             let repaired = Machine::new(repaired, machine.fork_region());
-            return self.check_with(&repaired, progress, checks, also);
+            let again = self.check_with(&repaired, progress, checks, also);
+            return again
+                .map_err(|e| e.because(format!("finished by e2fsck, which said {told:?}")));
         }
         space::check(&machine.device).map_err(|e| Oracle::Space.says(e))?;
         if checks.fsck {
@@ -276,7 +278,9 @@ fn loses_values(volume: &MemDevice, told: &str) -> Result<bool, String> {
     let mut head = vec![0; 1024];
     volume.read(1024, &mut head).map_err(|e| e.to_string())?;
     let sb = Superblock::decode_unchecked(&head).map_err(|e| e.to_string())?;
-    Ok(sb.incompat().contains(Incompat::EA_INODE) && told.contains("Clearing orphaned inode"))
+    let deletes = ["Clearing orphaned inode", "Deleted inode "];
+    let deletes = deletes.iter().any(|what| told.contains(what));
+    Ok(sb.incompat().contains(Incompat::EA_INODE) && deletes)
 }
 
 /// The volume, and the inodes with names that e2fsck found on the orphan list. `None`: e2fsck

@@ -29,10 +29,12 @@ pub(super) const FAULTS: &[(&str, u32)] = &[
     ("read-range", 1),
     ("forgetful", 2),
     ("dies", 1),
+    // A deliberate fault, which the lab must find.
+    ("careless", 0),
 ];
 
 /// Faults of a server, which take one.
-pub(super) const OF_SERVERS: [&str; 2] = ["forgetful", "dies"];
+pub(super) const OF_SERVERS: [&str; 3] = ["forgetful", "dies", "careless"];
 
 /// The request that is the first to fail is one of the first 2, 4, … 2^N of its kind.
 const FLUSHES: u32 = 6;
@@ -138,7 +140,12 @@ impl Failing<'_> {
 
     /// Whether nobody may notice it.
     pub(super) fn is_hidden(self) -> bool {
-        self.name == "forgetful"
+        matches!(self.name, "forgetful" | "careless")
+    }
+
+    /// Whether what the server forgot is not written again.
+    pub(super) fn is_careless(self) -> bool {
+        self.name == "careless"
     }
 
     /// Whether what was written, and acknowledged by the device, may be lost since: no volume is

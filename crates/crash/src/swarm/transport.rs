@@ -4,6 +4,7 @@
 //! The record is below the server: what the client had acknowledged and not flushed is uncertain in
 //! a crash as ever. A server that forgets takes some of that back, which the record has as writes.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use parking_lot::Mutex;
 use stetfs::low::{BlockDevice, MemDevice};
-use stetfs_block::{BlockError, Replay, Write};
+use stetfs_block::{BlockError, Read, Replay, Stats, Write};
 use stetfs_nbd::{NbdDevice, NbdOptions};
 use stetfs_testkit::nbd::{ALL, Disk, Done, FUA, How, MULTI_CONN, Server};
 
@@ -97,6 +98,61 @@ impl Disk for Served {
     }
 }
 
+/// A client of a forgetful server that writes nothing again.
+struct Careless {
+    inner: Arc<Device>,
+    served: Served,
+    every: u64,
+    /// Requests until the server forgets.
+    left: AtomicU64,
+}
+
+impl Careless {
+    fn asked(&self) {
+        if self.left.fetch_sub(1, Relaxed) == 1 {
+            self.served.forget();
+            self.left.store(self.every, Relaxed);
+        }
+    }
+}
+
+impl BlockDevice for Careless {
+    fn size(&self) -> u64 {
+        self.inner.size()
+    }
+
+    fn sector_size(&self) -> u32 {
+        self.inner.sector_size()
+    }
+
+    fn read_only(&self) -> bool {
+        false
+    }
+
+    fn read_batch(&self, reads: &mut [Read<'_>]) -> stetfs_block::Result<()> {
+        self.asked();
+        self.inner.read_batch(reads)
+    }
+
+    fn write_batch(&self, writes: &[Write<'_>]) -> stetfs_block::Result<()> {
+        self.asked();
+        self.inner.write_batch(writes)
+    }
+
+    fn flush(&self) -> stetfs_block::Result<()> {
+        self.asked();
+        self.inner.flush()
+    }
+
+    fn discard(&self, range: Range<u64>) -> stetfs_block::Result<()> {
+        self.inner.discard(range)
+    }
+
+    fn stats(&self) -> Stats {
+        self.inner.stats()
+    }
+}
+
 /// The way to a device.
 pub(super) struct Transport {
     /// The device as the volume gets it.
@@ -151,14 +207,26 @@ impl Transport {
             stays_away,
             ..How::default()
         };
-        let disk = Served {
+        let served = Served {
             device: Arc::clone(device),
             base: base.fork(),
             rng: Mutex::new(rng.fork()),
             forgets: !stays_away,
             forgotten: AtomicU64::new(0),
         };
-        let server = Server::new(Arc::new(disk), how, plan.seed).context("an NBD server")?;
+        if let Some(fault) = fault.filter(|fault| fault.is_careless()) {
+            let every = fault.request().max(SOON);
+            return Ok(Transport {
+                above: Arc::new(Careless {
+                    inner: Arc::clone(device),
+                    served,
+                    every,
+                    left: AtomicU64::new(every),
+                }),
+                server: None,
+            });
+        }
+        let server = Server::new(Arc::new(served), how, plan.seed).context("an NBD server")?;
         let options = NbdOptions {
             timeout: if stays_away { MISSED } else { LOOKED_FOR },
             answer: ANSWER,
