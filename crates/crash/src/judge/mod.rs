@@ -5,6 +5,7 @@
 mod clean;
 mod finding;
 mod kernel;
+mod left;
 pub mod promise;
 mod records;
 mod recovery;
@@ -31,6 +32,7 @@ pub(crate) use finding::gone;
 pub use finding::{Checks, Finding, Oracle};
 pub(crate) use kernel::can_mount;
 pub use kernel::check_can_mount;
+pub(crate) use left::{attributes, is_as_left};
 use promise::Rules;
 pub use recovery::record_recovery;
 pub(crate) use recovery::tree;

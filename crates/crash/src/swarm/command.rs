@@ -48,7 +48,7 @@ pub struct SwarmArgs {
     /// A step that takes longer, in seconds, hangs.
     #[arg(long, value_name = "N", default_value_t = 60)]
     patience: u64,
-    /// Have the kernel mount some of the crash states, too, and compare: takes root and loop devices.
+    /// Have the kernel mount some of the crash states, too, and compare (root, loop devices).
     #[arg(long)]
     kernel: bool,
     /// Print the pairs of values that never met.

@@ -340,12 +340,31 @@ impl Mounted<'_> {
         let result = work.check(&Machine::new(left.fork(), region), &progress, checks);
         self.pulse.ends("volume");
         result.map_err(|e| {
-            e.because(match is_closed {
+            let how = match is_closed {
                 true => "closed without a crash",
                 false => "left by a device that failed",
-            })
+            };
+            e.because(format!("{how}{}", met(&recording.work.scripts)))
         })
     }
+}
+
+/// The operation at which each thread met the failure of the device.
+fn met(scripts: &[Script]) -> String {
+    let mut text = String::new();
+    for (i, script) in scripts.iter().enumerate() {
+        let op = script
+            .failure
+            .as_ref()
+            .map(|f| (f.since, script.ops.get(f.since)));
+        if let Some((since, Some(op))) = op {
+            text.push_str(&format!(
+                "; thread {i} met its failure at operation {}, {op}",
+                since + 1
+            ));
+        }
+    }
+    text
 }
 
 /// Whether the volume was closed, by how the threads ended, the unmount, and what that leaves in
