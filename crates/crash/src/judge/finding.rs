@@ -84,6 +84,18 @@ impl Oracle {
     }
 }
 
+/// What the kernel is asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ByKernel {
+    /// Nothing.
+    #[default]
+    No,
+    /// What it shows of the recovered volume.
+    Shown,
+    /// The same, and what it shows when it has recovered the crashed one by itself.
+    Recovered,
+}
+
 /// What is checked of a state beyond the tree and the free counts, which always are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checks {
@@ -96,7 +108,7 @@ pub struct Checks {
     /// Compare with e2fsck's replay.
     pub replay: bool,
     /// Compare with what the kernel shows, which takes root.
-    pub kernel: bool,
+    pub kernel: ByKernel,
 }
 
 impl Checks {
@@ -106,7 +118,7 @@ impl Checks {
         fsck: true,
         again: true,
         replay: true,
-        kernel: false,
+        kernel: ByKernel::No,
     };
     /// All but the comparison with another program's replay.
     pub const OURS: Checks = Checks {

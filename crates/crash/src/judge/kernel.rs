@@ -8,7 +8,7 @@ use stetfs::low::{FileType, Ino, MemDevice};
 use stetfs_testkit::tree::{Entry, Kind, content_hash, escape, xattr_value};
 use stetfs_testkit::{CaptureOptions, KernelMount, LoopDev, LoopOptions, Scratch, Tree};
 
-use super::finding::{Finding, Oracle};
+use super::finding::{ByKernel, Finding, Oracle};
 use super::recovery::tree;
 use crate::machine::Crashed;
 use crate::tree::{READ_MAX, Seen, SeenNode};
@@ -29,9 +29,14 @@ pub fn check_can_mount() -> Result<()> {
     Ok(())
 }
 
-/// Whether the kernel can mount a sound volume: not of all features, and block sizes.
-pub(crate) fn can_mount(volume: &MemDevice) -> bool {
-    by_kernel(volume, CLEAN).is_ok()
+/// What the kernel can do with a volume, which is sound: it may not know the block size, or how to
+/// change what has these features (quotas), and then leaves orphans alone.
+pub(crate) fn abilities(volume: &MemDevice) -> ByKernel {
+    match by_kernel(volume, "rw").is_ok() {
+        true => ByKernel::Recovered,
+        false if by_kernel(volume, CLEAN).is_ok() => ByKernel::Shown,
+        false => ByKernel::No,
+    }
 }
 
 /// Options for a volume that was closed.
@@ -71,11 +76,17 @@ impl Work {
     ///
     /// # Errors
     /// What is not so.
-    pub(super) fn check_kernel(&self, crashed: &Crashed, closed: &Crashed) -> Result<(), Finding> {
+    pub(super) fn check_kernel(
+        &self,
+        crashed: &Crashed,
+        closed: &Crashed,
+        asked: ByKernel,
+    ) -> Result<(), Finding> {
         self.compare_kernel(closed, CLEAN)
             .map_err(|e| e.because("recovered by StetFS"))?;
         let has_failed = self.scripts.iter().any(|script| script.failure.is_some());
-        if self.is_replayed_by_others() && !has_failed {
+        let is_recovered = asked == ByKernel::Recovered;
+        if is_recovered && self.is_replayed_by_others() && !has_failed {
             self.compare_kernel(crashed, DIRTY)
                 .map_err(|e| e.because("recovered by the kernel"))?;
         }
@@ -174,7 +185,7 @@ mod tests {
             recording.crashed(&format!("{}:all", recording.log.len() / 2).parse().unwrap());
         let progress = work.progress_at(&recording.log, recording.log.len() / 2);
         let checks = Checks {
-            kernel: true,
+            kernel: ByKernel::Recovered,
             ..Checks::default()
         };
         work.check(&crashed, &progress, checks).unwrap();

@@ -29,8 +29,8 @@ use crate::work::{Progresses, Work};
 use crate::workload::op::{Op, bytes};
 use crate::workload::session::Session;
 pub(crate) use finding::gone;
-pub use finding::{Checks, Finding, Oracle};
-pub(crate) use kernel::can_mount;
+pub use finding::{ByKernel, Checks, Finding, Oracle};
+pub(crate) use kernel::abilities;
 pub use kernel::check_can_mount;
 pub(crate) use left::{attributes, is_as_left};
 use promise::Rules;
@@ -104,8 +104,8 @@ impl Work {
         if checks.replay && self.is_replayed_by_others() {
             self.check_replay(crashed)?;
         }
-        if checks.kernel {
-            self.check_kernel(crashed, &machine)?;
+        if checks.kernel != ByKernel::No {
+            self.check_kernel(crashed, &machine, checks.kernel)?;
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::plan::Plan;
 use super::pulse::Pulse;
-use crate::judge::{Checks, Finding, can_mount};
+use crate::judge::{ByKernel, Checks, Finding, abilities};
 use crate::machine::Crashed;
 use crate::record::Recording;
 use crate::state::{StateId, Why};
@@ -63,7 +63,10 @@ pub(super) fn search(
     let mut search = Search {
         recording,
         plan,
-        kernel: kernel && can_mount(&recording.work.base.image),
+        kernel: match kernel {
+            true => abilities(&recording.work.base.image),
+            false => ByKernel::No,
+        },
         rng: fastrand::Rng::with_seed(plan.seed.rotate_left(20)),
         tried: Tried::default(),
     };
@@ -78,8 +81,8 @@ pub(super) fn search(
 struct Search<'a> {
     recording: &'a Recording,
     plan: &'a Plan,
-    /// The kernel is asked, and knows such volumes.
-    kernel: bool,
+    /// What the kernel is asked, and able to do.
+    kernel: ByKernel,
     rng: fastrand::Rng,
     tried: Tried,
 }
@@ -143,11 +146,14 @@ impl Search<'_> {
             in_use: thorough && is_usable,
             again: thorough,
             replay: thorough,
-            kernel: self.kernel && self.one_in(KERNEL),
+            kernel: match self.one_in(KERNEL) {
+                true => self.kernel,
+                false => ByKernel::No,
+            },
         };
         self.tried.states += 1;
         self.tried.fscks += u64::from(checks.fsck);
-        self.tried.mounted += u64::from(checks.kernel);
+        self.tried.mounted += u64::from(checks.kernel != ByKernel::No);
         let work = &self.recording.work;
         work.check(image, progress, checks)?;
         let is_cut = !self.plan.is("recovery", "whole") && self.one_in(CUT);
