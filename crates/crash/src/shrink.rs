@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::Result;
 
 use crate::explore::Failure;
-use crate::judge::{Checks, Finding, Oracle};
+use crate::judge::{ByKernel, Checks, Finding, Oracle};
 use crate::record::Recording;
 use crate::setup::{JournalSpec, Shape};
 use crate::state::{Arrival, InRegion, StateId, Uncertain};
@@ -78,6 +78,10 @@ impl Search<'_> {
             }
             Oracle::Opens | Oracle::Fsck | Oracle::Again => Checks::OURS,
             Oracle::Replay => Checks::ALL,
+            Oracle::Kernel => Checks {
+                kernel: ByKernel::Recovered,
+                ..Checks::default()
+            },
         }
     }
 

@@ -44,7 +44,7 @@ pub struct Seen {
 }
 
 /// Files larger than this are read only in part.
-const READ_MAX: u64 = 4 << 20;
+pub(crate) const READ_MAX: u64 = 4 << 20;
 /// A directory with more entries than this goes in a circle.
 const ENTRIES_MAX: usize = 1 << 17;
 

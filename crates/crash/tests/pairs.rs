@@ -34,7 +34,7 @@ fn each_pair_of_features_meets_and_keeps_its_promises() {
             };
             let effort = Effort {
                 states: STATES,
-                keep: None,
+                ..Effort::default()
             };
             let done = run(&plan, &effort, &Arc::new(Pulse::default())).unwrap();
             if let Some(found) = done.found {

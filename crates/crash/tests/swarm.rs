@@ -18,7 +18,10 @@ fn fixed(text: &str) -> Vec<Fixed> {
 
 /// Runs these seeds, so many states of each; all is as it should be. Gives how many devices failed.
 fn runs(seeds: impl IntoIterator<Item = u64>, with: &str, states: u64) -> usize {
-    let effort = Effort { states, keep: None };
+    let effort = Effort {
+        states,
+        ..Effort::default()
+    };
     let mut failed = 0;
     for seed in seeds {
         let plan = Plan::draw(seed, &fixed(with)).unwrap();
@@ -69,7 +72,7 @@ fn found(canary: &str, with: &str, seed: u64, runs: u64) -> Option<u64> {
             let plan = Plan::draw(seed + n, &with).unwrap();
             let effort = Effort {
                 states: 30,
-                keep: None,
+                ..Effort::default()
             };
             let done = run(&plan, &effort, &Arc::new(Pulse::default())).unwrap();
             done.found.is_some()
@@ -85,5 +88,51 @@ fn a_flush_that_is_forgiven_is_found() {
         let n = found(canary, with, 1315, 5);
         println!("{canary}: found by run {n:?}");
         assert!(n.is_some(), "{canary} is not found");
+    }
+}
+
+#[test]
+fn a_volume_on_a_server_keeps_what_was_promised() {
+    for fault in ["none", "flush-once", "write-range", "read-once"] {
+        let failed = runs(1400..1406, &format!("transport=nbd fault={fault}"), 12);
+        println!("{fault}: {failed} devices failed");
+        assert_eq!(failed > 0, fault != "none", "{fault}");
+    }
+}
+
+/// The same server, and a client that does not write again what it forgot.
+#[test]
+fn a_client_that_forgets_with_its_server_is_found() {
+    let n = found("no", "transport=nbd fault=careless", 1510, 12);
+    println!("found by run {n:?}");
+    assert!(n.is_some());
+}
+
+#[test]
+fn a_server_that_dies_takes_nothing_that_was_promised() {
+    for fault in ["forgetful", "dies"] {
+        let failed = runs(1500..1508, &format!("transport=nbd fault={fault}"), 12);
+        println!("{fault}: {failed} servers died");
+        assert!(failed > 0, "{fault} never happened");
+    }
+}
+
+/// Needs root.
+#[test]
+fn the_kernel_shows_what_stetfs_does() {
+    let effort = Effort {
+        states: 48,
+        kernel: true,
+        ..Effort::default()
+    };
+    for preset in ["ordered", "data", "writeback", "stet"] {
+        for seed in 1600..1602 {
+            let plan = Plan::draw(seed, &fixed(&format!("preset={preset} block=1024"))).unwrap();
+            let done = run(&plan, &effort, &Arc::new(Pulse::default())).unwrap();
+            if let Some(found) = done.found {
+                panic!("{plan}\n{}", found.finding);
+            }
+            println!("{preset}: {} of {}", done.tried.mounted, done.tried.states);
+        }
     }
 }

@@ -8,10 +8,11 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{ALL, FLUSH, FUA, How, MULTI_CONN, READ_ONLY, Server};
+use common::Server;
 use proptest::prelude::*;
 use stetfs_block::{BlockDevice, BlockError, Write, suite};
 use stetfs_nbd::NbdOptions;
+use stetfs_testkit::nbd::{ALL, FLUSH, FUA, HAS_FLAGS, How, MULTI_CONN, READ_ONLY};
 
 const SIZE: usize = 256 << 10;
 
@@ -27,7 +28,7 @@ fn a_device_as_any() {
     for (is_structured, blocks, flags) in [
         (true, (1, 1 << 20), ALL),
         (false, (1, 4096), ALL),
-        (true, (512, 8192), 1 | FLUSH),
+        (true, (512, 8192), HAS_FLAGS | FLUSH),
         (false, (4096, 1 << 20), ALL & !FUA),
         (true, (1, 32 << 20), ALL & !MULTI_CONN),
     ] {
@@ -182,14 +183,14 @@ fn what_is_not_flushed_is_bounded() {
         // Not what was there: that would take the place of the older.
         device.write((n % 8) << 20, &data).unwrap();
     }
-    assert_eq!(server.shared.flushes.load(SeqCst), 0, "8 MiB are no reason");
+    assert_eq!(server.disk().flushes.load(SeqCst), 0, "8 MiB are no reason");
     assert_eq!(device.state().bytes_unflushed, 8 << 20);
     let server = Server::new(80 << 20, How::default(), 1);
     let device = server.open(NbdOptions::default());
     for n in 0..80u64 {
         device.write(n << 20, &data).unwrap();
     }
-    assert!(server.shared.flushes.load(SeqCst) > 0);
+    assert!(server.disk().flushes.load(SeqCst) > 0);
     assert!(device.state().bytes_unflushed < 66 << 20);
 }
 
@@ -316,12 +317,12 @@ fn one_that_never_answers_a_request_is_not_asked_for_ever() {
 fn what_the_server_refuses_is_an_error_and_no_loss() {
     let server = Server::new(SIZE, How::default(), 1);
     let device = server.open(NbdOptions::default());
-    server.behave(|how| how.write_errno = 28);
+    server.disk().write_errno.store(28, SeqCst);
     let error = device.write(0, &[1; 512]).unwrap_err();
     assert!(matches!(error, BlockError::NoSpace { .. }), "{error}");
-    server.behave(|how| how.write_errno = 5);
+    server.disk().write_errno.store(5, SeqCst);
     assert_eq!(device.write(0, &[1; 512]).unwrap_err().errno(), 5);
-    server.behave(|how| how.write_errno = 0);
+    server.disk().write_errno.store(0, SeqCst);
     assert_eq!(device.state().bytes_unflushed, 0);
     assert_eq!(device.state().losses, 0);
     device.write(0, &[1; 512]).unwrap();
@@ -338,10 +339,10 @@ fn a_flush_that_fails_inside_a_write_is_no_write_that_fails() {
     for n in 0..65 {
         device.write(n << 20, &chunk).unwrap();
     }
-    server.behave(|how| how.flush_errno = 5);
+    server.disk().flush_errno.store(5, SeqCst);
     let error = device.write(70 << 20, &chunk).unwrap_err();
     assert!(error.is_of_flush(), "{error}");
-    server.behave(|how| how.flush_errno = 0);
+    server.disk().flush_errno.store(0, SeqCst);
     let zeroes = device.zero(0..4096);
     let partial = device.write(70 << 20 | 5, &[1; 9]);
     for result in [

@@ -13,6 +13,7 @@ pub mod loopdev;
 pub mod mount;
 pub mod mounter;
 mod mounts;
+pub mod nbd;
 pub mod scratch;
 pub mod stet;
 pub mod sys;

@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::resume::Counts;
 use super::{Config, Failure, Outcome, Progress, Source};
-use crate::judge::{Checks, Finding, promise};
+use crate::judge::{ByKernel, Checks, Finding, promise};
 use crate::machine::Crashed;
 use crate::progress::Teller;
 use crate::record::Recording;
@@ -374,6 +374,7 @@ impl Explorer {
             in_use: thorough,
             again: thorough,
             replay: thorough,
+            kernel: ByKernel::No,
         };
         self.fscks
             .fetch_add(u64::from(checks.fsck), Ordering::Relaxed);

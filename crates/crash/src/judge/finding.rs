@@ -30,6 +30,8 @@ pub enum Oracle {
     Live,
     /// 8: a volume that is marked clean has all without a replay; a frozen one is marked so.
     Clean,
+    /// 9: the kernel's ext4 shows the same.
+    Kernel,
 }
 
 impl fmt::Display for Oracle {
@@ -44,6 +46,7 @@ impl fmt::Display for Oracle {
             Oracle::Hang => "each step ends",
             Oracle::Live => "what a program reads is what it wrote",
             Oracle::Clean => "oracle 8, what is marked clean needs no replay",
+            Oracle::Kernel => "oracle 9, the kernel shows the same",
         })
     }
 }
@@ -81,6 +84,18 @@ impl Oracle {
     }
 }
 
+/// What the kernel is asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ByKernel {
+    /// Nothing.
+    #[default]
+    No,
+    /// What it shows of the recovered volume.
+    Shown,
+    /// The same, and what it shows when it has recovered the crashed one by itself.
+    Recovered,
+}
+
 /// What is checked of a state beyond the tree and the free counts, which always are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checks {
@@ -92,15 +107,18 @@ pub struct Checks {
     pub again: bool,
     /// Compare with e2fsck's replay.
     pub replay: bool,
+    /// Compare with what the kernel shows, which takes root.
+    pub kernel: ByKernel,
 }
 
 impl Checks {
-    /// All of them.
+    /// All of them that take no root.
     pub const ALL: Checks = Checks {
         in_use: true,
         fsck: true,
         again: true,
         replay: true,
+        kernel: ByKernel::No,
     };
     /// All but the comparison with another program's replay.
     pub const OURS: Checks = Checks {

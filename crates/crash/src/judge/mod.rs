@@ -4,7 +4,8 @@
 
 mod clean;
 mod finding;
-pub(crate) mod node;
+mod kernel;
+mod left;
 pub mod promise;
 mod records;
 mod recovery;
@@ -28,7 +29,10 @@ use crate::work::{Progresses, Work};
 use crate::workload::op::{Op, bytes};
 use crate::workload::session::Session;
 pub(crate) use finding::gone;
-pub use finding::{Checks, Finding, Oracle};
+pub use finding::{ByKernel, Checks, Finding, Oracle};
+pub(crate) use kernel::abilities;
+pub use kernel::check_can_mount;
+pub(crate) use left::{attributes, is_as_left};
 use promise::Rules;
 pub use recovery::record_recovery;
 pub(crate) use recovery::tree;
@@ -86,7 +90,9 @@ impl Work {
                 return Ok(());
             }
             let repaired = Machine::new(repaired, machine.fork_region());
-            return self.check_with(&repaired, progress, checks, also);
+            let again = self.check_with(&repaired, progress, checks, also);
+            return again
+                .map_err(|e| e.because(format!("finished by e2fsck, which said {told:?}")));
         }
         space::check(&machine.device).map_err(|e| Oracle::Space.says(e))?;
         if checks.fsck {
@@ -95,12 +101,11 @@ impl Work {
         if checks.again {
             self.check_again(crashed)?;
         }
-        // With async_commit a crash may leave a commit block whose transaction is torn. StetFS
-        // looks at the blocks' checksums before it replays anything; e2fsck 1.47 and the
-        // kernel look when it is too late, fail with EIO, and leave the whole journal
-        // unreplayed. StetFS's own log is replayed by StetFS alone.
-        if checks.replay && !self.options.async_commit && self.options.journal.is_jbd2() {
+        if checks.replay && self.is_replayed_by_others() {
             self.check_replay(crashed)?;
+        }
+        if checks.kernel != ByKernel::No {
+            self.check_kernel(crashed, &machine, checks.kernel)?;
         }
         Ok(())
     }
@@ -275,7 +280,9 @@ fn loses_values(volume: &MemDevice, told: &str) -> Result<bool, String> {
     let mut head = vec![0; 1024];
     volume.read(1024, &mut head).map_err(|e| e.to_string())?;
     let sb = Superblock::decode_unchecked(&head).map_err(|e| e.to_string())?;
-    Ok(sb.incompat().contains(Incompat::EA_INODE) && told.contains("Clearing orphaned inode"))
+    let deletes = ["Clearing orphaned inode", "Deleted inode "];
+    let deletes = deletes.iter().any(|what| told.contains(what));
+    Ok(sb.incompat().contains(Incompat::EA_INODE) && deletes)
 }
 
 /// The volume, and the inodes with names that e2fsck found on the orphan list. `None`: e2fsck

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use stetfs::low::{DataMode, Ino};
 
-use super::node::attributes;
+use super::left::attributes;
 use super::records;
 use super::synced::synced;
 use crate::tree::{Seen, SeenNode};

@@ -20,7 +20,7 @@ use super::shrink::shrink;
 use super::states::Tried;
 use crate::answer::Answer;
 use crate::explore::Failure;
-use crate::judge::{Finding, Oracle};
+use crate::judge::{Finding, Oracle, check_can_mount};
 
 /// Arguments of `crash swarm`.
 #[derive(Clone, Debug, Args)]
@@ -53,6 +53,9 @@ pub struct SwarmArgs {
     /// than --seconds or --runs, if one is said.
     #[arg(long)]
     pairs: bool,
+    /// Have the kernel mount some of the crash states, too, and compare (root, loop devices).
+    #[arg(long)]
+    kernel: bool,
     /// Print the pairs of values that never met.
     #[arg(long)]
     coverage: bool,
@@ -162,6 +165,9 @@ impl SwarmArgs {
         if self.plans {
             return self.plans();
         }
+        if self.kernel {
+            check_can_mount().context("--kernel")?;
+        }
         let swarmed = self.swarm()?;
         let mut answer = Answer::new(self.text(&swarmed), &swarmed)?;
         answer.broken = !swarmed.broken.is_empty();
@@ -253,6 +259,7 @@ impl SwarmArgs {
         let (answer, wait) = mpsc::channel();
         let effort = Effort {
             states: self.states,
+            kernel: self.kernel,
             keep: self.keep.then(|| self.out().to_owned()),
         };
         let (of_thread, of_plan) = (Arc::clone(&pulse), plan.clone());
@@ -313,6 +320,9 @@ impl SwarmArgs {
             "stetfs crash swarm --seed {} --runs 1 --states {}",
             plan.seed, self.states
         );
+        if self.kernel {
+            command.push_str(" --kernel");
+        }
         let with: Vec<String> = small
             .fixed()
             .iter()
@@ -352,6 +362,9 @@ impl SwarmArgs {
             coverage.pairs,
             coverage.judged,
         );
+        if self.kernel {
+            text.push_str(&format!("{} images mounted by the kernel\n", tried.mounted));
+        }
         if self.coverage {
             text.push_str("never met, though they can:\n");
             coverage

@@ -78,7 +78,9 @@ impl Coverage {
     pub fn covered(&self, never: bool) -> Covered {
         let mut values: Vec<Value> = Vec::new();
         for (i, dimension) in self.all.iter().enumerate().filter(|(_, d)| d.is_drawn()) {
-            values.extend((0..dimension.values.len()).map(|v| (i, v)));
+            let drawn = dimension.values.iter().enumerate();
+            let drawn = drawn.filter(|(_, (_, weight))| *weight > 0);
+            values.extend(drawn.map(|(v, _)| (i, v)));
         }
         let mut covered = Covered {
             pairs: 0,

@@ -81,6 +81,7 @@ const OPTIONS: &[(&str, &[(&str, u32)])] = &[
     ("fua", &[("no", 2), ("yes", 1)]),
     ("batches", &[("torn", 3), ("atomic", 1)]),
     ("region", &[("no", 3), ("small", 1), ("log", 1)]),
+    ("transport", &[("library", 3), ("nbd", 1)]),
     ("fault", FAULTS),
 ];
 

@@ -27,13 +27,21 @@ pub(super) const FAULTS: &[(&str, u32)] = &[
     ("write-range", 1),
     ("read-once", 1),
     ("read-range", 1),
+    ("forgetful", 2),
+    ("dies", 1),
+    // A deliberate fault, which the lab must find.
+    ("careless", 0),
 ];
+
+/// Faults of a server, which take one.
+pub(super) const OF_SERVERS: [&str; 3] = ["forgetful", "dies", "careless"];
 
 /// The request that is the first to fail is one of the first 2, 4, … 2^N of its kind.
 const FLUSHES: u32 = 6;
 const INSIDE: u32 = 3;
 const WRITES: u32 = 9;
 const READS: u32 = 7;
+const REQUESTS: u32 = 7;
 /// Blocks of a range that fails, at most.
 const RANGE: u64 = 16;
 
@@ -103,12 +111,41 @@ impl Failing<'_> {
         }
     }
 
-    /// The device as the volume gets it.
-    pub(super) fn above(self, device: &Arc<Device>) -> Arc<dyn BlockDevice> {
+    /// The device as the volume gets it, on the way `above` to `device`.
+    pub(super) fn above(
+        self,
+        above: Arc<dyn BlockDevice>,
+        device: &Arc<Device>,
+    ) -> Arc<dyn BlockDevice> {
         match self.name {
-            "flush-inside" => Arc::new(SmallCache::of(device, self)),
-            _ => Arc::clone(device) as Arc<dyn BlockDevice>,
+            "flush-inside" => Arc::new(SmallCache::of(above, device, self)),
+            _ => above,
         }
+    }
+
+    /// Whether it is the server's.
+    pub(super) fn is_of_server(self) -> bool {
+        OF_SERVERS.contains(&self.name)
+    }
+
+    /// The request at which the server dies, counted from 1.
+    pub(super) fn request(self) -> u64 {
+        self.within(REQUESTS) + 1
+    }
+
+    /// Whether the server does not come back.
+    pub(super) fn is_for_good(self) -> bool {
+        self.name == "dies"
+    }
+
+    /// Whether nobody may notice it.
+    pub(super) fn is_hidden(self) -> bool {
+        matches!(self.name, "forgetful" | "careless")
+    }
+
+    /// Whether what the server forgot is not written again.
+    pub(super) fn is_careless(self) -> bool {
+        self.name == "careless"
     }
 
     /// Whether what was written, and acknowledged by the device, may be lost since: no volume is
@@ -143,7 +180,8 @@ const CACHE: u64 = 8;
 /// A device that flushes inside a write which finds its cache full, and fails as that flush does
 /// (block.F4), which one of them does.
 struct SmallCache {
-    inner: Arc<Device>,
+    inner: Arc<dyn BlockDevice>,
+    device: Arc<Device>,
     bytes: u64,
     unflushed: AtomicU64,
     /// Flushes inside writes until one fails.
@@ -151,9 +189,10 @@ struct SmallCache {
 }
 
 impl SmallCache {
-    fn of(device: &Arc<Device>, failing: Failing<'_>) -> SmallCache {
+    fn of(inner: Arc<dyn BlockDevice>, device: &Arc<Device>, failing: Failing<'_>) -> SmallCache {
         SmallCache {
-            inner: Arc::clone(device),
+            inner,
+            device: Arc::clone(device),
             bytes: CACHE * failing.block,
             unflushed: AtomicU64::new(0),
             left: AtomicU64::new(failing.within(INSIDE)),
@@ -162,7 +201,7 @@ impl SmallCache {
 
     fn flush_inside(&self) -> Result<()> {
         if self.left.fetch_sub(1, Relaxed) == 0 {
-            self.inner.inner().add(fail(Op::Flush).once());
+            self.device.inner().add(fail(Op::Flush).once());
         }
         self.flush()
     }

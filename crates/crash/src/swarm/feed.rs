@@ -9,7 +9,7 @@ use super::plan::Plan;
 use super::pulse::Pulse;
 use super::refusal::Refusals;
 use super::volume::write_max;
-use crate::judge::node::{attributes, is_as_left};
+use crate::judge::{attributes, is_as_left};
 use crate::workload::feed::{Feed, Settled};
 use crate::workload::model::{Kind, Node, State};
 use crate::workload::script::DeviceFailure;
@@ -252,8 +252,8 @@ impl Draws {
         Settled::Over
     }
 
-    /// Whether an operation that failed has visibly changed nothing. What writes refused by a
-    /// device did to content nobody can see: it may be on the device and not in memory.
+    /// Whether an operation that failed has visibly changed nothing. What it did to content when
+    /// writes fail nobody can see: it may be on the device and not in memory.
     fn is_untouched(&self, session: &Session, op: &Op) -> bool {
         if !self.below.fails_reads && op.is_of_content() {
             return false;

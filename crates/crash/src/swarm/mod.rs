@@ -10,12 +10,12 @@
 //! * [`feed`] draws the operations and compares what the volume shows with the model, without a
 //!   crash; [`refusal`] says which of them the volume may refuse;
 //! * [`states`] draws crashes of the record and has the lab's oracles judge them;
-//! * `fault` is the device that fails meanwhile;
+//! * `fault` is the device that fails meanwhile, `transport` the way to it;
 //! * [`pulse`] tells of what hangs; [`coverage`] counts the pairs that met, and [`cover`] makes
 //!   plans by which all of them do;
 //! * `shrink` makes a plan that failed plain; [`command`] is the command line.
 //!
-//! Killed servers and mounts are to come: work is driven by feeds whatever the transport.
+//! Kills of StetFS itself and mounts are to come: work is driven by feeds whatever the transport.
 
 pub mod command;
 pub mod cover;
@@ -29,4 +29,5 @@ pub mod refusal;
 pub mod run;
 mod shrink;
 pub mod states;
+mod transport;
 pub mod volume;

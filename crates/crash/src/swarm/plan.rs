@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 use stetfs::low::{Composition, Preset, check_region};
 
 use super::dimension::{Dimension, FOCUS, JOURNAL, OP, UNSAID, dimensions};
+use super::fault::OF_SERVERS;
 
 /// `NAME=VALUE`, of a dimension that is not drawn.
 pub type Fixed = (String, String);
@@ -169,6 +170,9 @@ impl Plan {
         }
         if self.is("mounts", "1") {
             self.set("again", "same");
+        }
+        if self.is("transport", "library") && OF_SERVERS.contains(&self.get("fault")) {
+            self.set("fault", "none");
         }
     }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Error, Result};
-use stetfs::low::{BlockDevice, DataMode, FsError, MemDevice, Preset};
+use stetfs::low::{DataMode, FsError, MemDevice, Preset};
 use stetfs_block::FaultInjector;
 use stetfs_nvm::MemRegion;
 
@@ -13,6 +13,7 @@ use super::feed::{Below, Draws};
 use super::plan::Plan;
 use super::pulse::Pulse;
 use super::states::{self, Tried};
+use super::transport::Transport;
 use super::volume;
 use crate::judge::promise::Promise;
 use crate::judge::{Checks, Finding, Oracle};
@@ -52,6 +53,8 @@ pub struct Done {
 pub struct Effort {
     /// Crash states, spread over its mounts.
     pub states: u64,
+    /// Some of them are mounted by the kernel, too.
+    pub kernel: bool,
     /// The folder for the record of each mount, whatever is found.
     pub keep: Option<PathBuf>,
 }
@@ -104,7 +107,7 @@ pub fn run(plan: &Plan, effort: &Effort, pulse: &Arc<Pulse>) -> Result<Done> {
                 }
                 scripts = recording.work.scripts.clone();
                 let states = effort.states.div_ceil(mounts);
-                let tried = states::search(&recording, plan, states, pulse);
+                let tried = states::search(&recording, plan, (states, effort.kernel), pulse);
                 done.tried.add(&tried.tried);
                 done.has_failed |= mounted.has_failed;
                 done.found = tried.found.map(|(state, finding)| Found {
@@ -267,18 +270,15 @@ impl Mounted<'_> {
         let machine = work.machine().recorded(FaultInjector::new);
         let is_last = self.mount + 1 == self.plan.number("mounts");
         let fault = Failing::of(self.plan).filter(|_| is_last);
+        let way = Transport::of(self.plan, &machine.device, &work.base.image, fault);
+        let way = way.map_err(said)?;
         let above = Machine {
-            device: Arc::new(match fault {
-                Some(fault) => fault.above(&machine.device),
-                None => Arc::clone(&machine.device) as Arc<dyn BlockDevice>,
-            }),
+            device: Arc::new(Arc::clone(&way.above)),
             region: machine.region.clone(),
         };
-        if let Some(fault) = fault {
-            fault.arm(machine.device.inner());
-        }
-        let injector = Arc::clone(&machine.device);
-        let has_failed = move || injector.inner().hits() > 0;
+        let (injector, has_died) = (Arc::clone(&machine.device), way.has_died());
+        let is_hidden = fault.is_some_and(Failing::is_hidden);
+        let has_failed = move || !is_hidden && (injector.inner().hits() > 0 || has_died());
         let below = Below {
             has_failed: Arc::new(has_failed.clone()),
             fails_reads: fault.is_some_and(Failing::is_of_reads),
@@ -303,6 +303,8 @@ impl Mounted<'_> {
         self.pulse.ends("volume");
         self.has_failed = has_failed();
         let fault = fault.filter(|_| self.has_failed);
+        self.has_failed |= way.forgotten() > 0;
+        drop((above, way));
         let is_closed = ended(results, fault)?;
         let (log, region) = machine.take_logs();
         let left = machine.device.inner().inner().fork();
@@ -349,12 +351,31 @@ impl Mounted<'_> {
         let result = work.check(&Machine::new(left.fork(), region), &progress, checks);
         self.pulse.ends("volume");
         result.map_err(|e| {
-            e.because(match is_closed {
+            let how = match is_closed {
                 true => "closed without a crash",
                 false => "left by a device that failed",
-            })
+            };
+            e.because(format!("{how}{}", met(&recording.work.scripts)))
         })
     }
+}
+
+/// The operation at which each thread met the failure of the device.
+fn met(scripts: &[Script]) -> String {
+    let mut text = String::new();
+    for (i, script) in scripts.iter().enumerate() {
+        let op = script
+            .failure
+            .as_ref()
+            .map(|f| (f.since, script.ops.get(f.since)));
+        if let Some((since, Some(op))) = op {
+            text.push_str(&format!(
+                "; thread {i} met its failure at operation {}, {op}",
+                since + 1
+            ));
+        }
+    }
+    text
 }
 
 /// Whether the volume was closed, by how the threads ended, the unmount, and what that leaves in

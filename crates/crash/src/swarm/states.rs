@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::plan::Plan;
 use super::pulse::Pulse;
-use crate::judge::{Checks, Finding};
+use crate::judge::{ByKernel, Checks, Finding, abilities};
 use crate::machine::Crashed;
 use crate::record::Recording;
 use crate::state::{StateId, Why};
@@ -22,6 +22,8 @@ pub struct Tried {
     pub cuts: u64,
     /// Images that e2fsck looked at.
     pub fscks: u64,
+    /// Images that the kernel mounted.
+    pub mounted: u64,
 }
 
 impl Tried {
@@ -30,6 +32,7 @@ impl Tried {
         self.states += other.states;
         self.cuts += other.cuts;
         self.fscks += other.fscks;
+        self.mounted += other.mounted;
     }
 }
 
@@ -45,14 +48,25 @@ const AT_ONCE: usize = 3;
 const FSCK: u8 = 24;
 /// One in so many is used, recovered again and replayed by e2fsck.
 const THOROUGH: u8 = 16;
+/// One in so many is mounted by the kernel, where that is asked for.
+const KERNEL: u8 = 8;
 /// One in so many is recovered with cuts.
 const CUT: u8 = 10;
 
-/// Tries so many states.
-pub(super) fn search(recording: &Recording, plan: &Plan, states: u64, pulse: &Pulse) -> Searched {
+/// Tries so many states, with `kernel` some of them on the kernel.
+pub(super) fn search(
+    recording: &Recording,
+    plan: &Plan,
+    (states, kernel): (u64, bool),
+    pulse: &Pulse,
+) -> Searched {
     let mut search = Search {
         recording,
         plan,
+        kernel: match kernel {
+            true => abilities(&recording.work.base.image),
+            false => ByKernel::No,
+        },
         rng: fastrand::Rng::with_seed(plan.seed.rotate_left(20)),
         tried: Tried::default(),
     };
@@ -67,6 +81,8 @@ pub(super) fn search(recording: &Recording, plan: &Plan, states: u64, pulse: &Pu
 struct Search<'a> {
     recording: &'a Recording,
     plan: &'a Plan,
+    /// What the kernel is asked, and able to do.
+    kernel: ByKernel,
     rng: fastrand::Rng,
     tried: Tried,
 }
@@ -130,9 +146,14 @@ impl Search<'_> {
             in_use: thorough && is_usable,
             again: thorough,
             replay: thorough,
+            kernel: match self.one_in(KERNEL) {
+                true => self.kernel,
+                false => ByKernel::No,
+            },
         };
         self.tried.states += 1;
         self.tried.fscks += u64::from(checks.fsck);
+        self.tried.mounted += u64::from(checks.kernel != ByKernel::No);
         let work = &self.recording.work;
         work.check(image, progress, checks)?;
         let is_cut = !self.plan.is("recovery", "whole") && self.one_in(CUT);

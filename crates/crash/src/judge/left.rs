@@ -1,4 +1,4 @@
-//! One file or directory of a volume, compared with a node of the model.
+//! Whether a file is what its node in the model says.
 
 use crate::tree::SeenNode;
 use crate::workload::model::{Kind, Node};

@@ -1,0 +1,403 @@
+//! A server of a network block device (NBD) in this process, on a socket of its own, which can die
+//! at any request and come back.
+//!
+//! It speaks as much of the protocol as a client without TLS needs: fixed newstyle, simple and
+//! structured replies.
+
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::thread::{self, JoinHandle};
+
+use anyhow::Result;
+use parking_lot::{Mutex, RwLock};
+
+use crate::Scratch;
+
+/// Flag of an export: it has flags.
+pub const HAS_FLAGS: u16 = 1;
+/// Flag of an export: it cannot be written.
+pub const READ_ONLY: u16 = 2;
+/// Flag of an export: it can be flushed.
+pub const FLUSH: u16 = 4;
+/// Flag of an export: single writes can be durable.
+pub const FUA: u16 = 8;
+/// Flag of an export: it can be trimmed.
+pub const TRIM: u16 = 32;
+/// Flag of an export: zeroes are written without being sent.
+pub const WRITE_ZEROES: u16 = 64;
+/// Flag of an export: a flush by one connection counts for all.
+pub const MULTI_CONN: u16 = 256;
+
+/// All that a server can do.
+pub const ALL: u16 = HAS_FLAGS | FLUSH | FUA | TRIM | WRITE_ZEROES | MULTI_CONN;
+
+/// A request's outcome; an error is an errno.
+pub type Done = std::result::Result<(), u32>;
+
+/// A disk that is served.
+pub trait Disk: Send + Sync + 'static {
+    /// Bytes.
+    fn size(&self) -> u64;
+
+    /// Reads from byte `at` on.
+    fn read(&self, at: u64, into: &mut [u8]) -> Done;
+
+    /// Writes; with `fua` it is durable when it returns.
+    fn write(&self, at: u64, data: &[u8], fua: bool) -> Done;
+
+    /// Makes a range read as zeroes.
+    fn zero(&self, at: u64, len: u64, fua: bool) -> Done;
+
+    /// Says that a range is not needed.
+    fn trim(&self, at: u64, len: u64) -> Done;
+
+    /// Makes durable what was written.
+    fn flush(&self) -> Done;
+
+    /// The server dies, and may forget what is not durable. No request is under way.
+    fn forget(&self);
+}
+
+/// How a server behaves.
+#[derive(Clone, Copy, Debug)]
+pub struct How {
+    /// Flags of the export.
+    pub flags: u16,
+    /// It offers structured replies.
+    pub is_structured: bool,
+    /// Smallest and largest request, bytes.
+    pub blocks: (u32, u32),
+    /// What it says its size is, if not what it has.
+    pub size: Option<u64>,
+    /// It answers a read with these bytes in place of a reply.
+    pub nonsense: Option<&'static [u8]>,
+    /// It does not come back from its next death.
+    pub stays_away: bool,
+    /// After a death it dies again within so many requests.
+    pub again: Option<u64>,
+}
+
+impl Default for How {
+    fn default() -> How {
+        How {
+            flags: ALL,
+            is_structured: true,
+            blocks: (1, 1 << 20),
+            size: None,
+            nonsense: None,
+            stays_away: false,
+            again: None,
+        }
+    }
+}
+
+struct Shared<D> {
+    disk: Arc<D>,
+    how: Mutex<How>,
+    /// Connections.
+    open: Mutex<Vec<UnixStream>>,
+    /// Held by each request; dying waits for them.
+    living: RwLock<()>,
+    rng: Mutex<fastrand::Rng>,
+    /// Requests until it dies.
+    left: Mutex<Option<u64>>,
+    is_up: AtomicBool,
+    is_over: AtomicBool,
+    deaths: AtomicU64,
+}
+
+/// A server; it ends when it is dropped.
+pub struct Server<D: Disk> {
+    shared: Arc<Shared<D>>,
+    socket: PathBuf,
+    accepts: Option<JoinHandle<()>>,
+    _scratch: Scratch,
+}
+
+impl<D: Disk> Server<D> {
+    /// Serves a disk. The seed decides what a test leaves open: whether it dies before a request or
+    /// after, and how replies are cut.
+    ///
+    /// # Errors
+    /// There is no room for a socket.
+    pub fn new(disk: Arc<D>, how: How, seed: u64) -> Result<Server<D>> {
+        let scratch = Scratch::new("nbd")?;
+        let socket = scratch.path().join("socket");
+        let listener = UnixListener::bind(&socket)?;
+        let shared = Arc::new(Shared {
+            disk,
+            how: Mutex::new(how),
+            open: Mutex::default(),
+            living: RwLock::new(()),
+            rng: Mutex::new(fastrand::Rng::with_seed(seed)),
+            left: Mutex::new(None),
+            is_up: AtomicBool::new(true),
+            is_over: AtomicBool::new(false),
+            deaths: AtomicU64::new(0),
+        });
+        let of = Arc::clone(&shared);
+        let accepts = thread::spawn(move || {
+            for stream in listener.incoming().map_while(io::Result::ok) {
+                if of.is_over.load(SeqCst) {
+                    return;
+                }
+                let of = Arc::clone(&of);
+                if of.is_up.load(SeqCst)
+                    && let Ok(life) = of.opened(&stream)
+                {
+                    // A connection that ends, ends.
+                    thread::spawn(move || drop(of.serve(&stream, life)));
+                }
+            }
+        });
+        Ok(Server {
+            shared,
+            socket,
+            accepts: Some(accepts),
+            _scratch: scratch,
+        })
+    }
+
+    /// The disk.
+    pub fn disk(&self) -> &D {
+        &self.shared.disk
+    }
+
+    /// Its address.
+    pub fn address(&self) -> String {
+        format!("nbd+unix:///?socket={}", self.socket.display())
+    }
+
+    /// It dies at the `n`th request from now on, before it has done it or after.
+    pub fn die_in(&self, n: u64) {
+        *self.shared.left.lock() = Some(n);
+    }
+
+    /// It dies now, and forgets what the disk does.
+    pub fn die(&self) {
+        self.shared.die();
+    }
+
+    /// Whether connections are taken.
+    pub fn set_up(&self, is_up: bool) {
+        self.shared.is_up.store(is_up, SeqCst);
+    }
+
+    /// Changes how it behaves from now on.
+    pub fn behave(&self, change: impl FnOnce(&mut How)) {
+        change(&mut self.shared.how.lock());
+    }
+
+    /// How often it died.
+    pub fn deaths(&self) -> u64 {
+        self.shared.deaths.load(SeqCst)
+    }
+}
+
+impl<D: Disk> Drop for Server<D> {
+    fn drop(&mut self) {
+        self.shared.is_over.store(true, SeqCst);
+        self.shared.hang_up();
+        let _ = UnixStream::connect(&self.socket);
+        self.accepts.take().map(JoinHandle::join);
+    }
+}
+
+fn read<const N: usize>(mut stream: &UnixStream) -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    stream.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn number(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0, |n, byte| n << 8 | u64::from(*byte))
+}
+
+fn dead() -> io::Error {
+    io::ErrorKind::ConnectionAborted.into()
+}
+
+impl<D: Disk> Shared<D> {
+    fn hang_up(&self) {
+        let mut open = self.open.lock();
+        let all = open.drain(..);
+        all.for_each(|stream| drop(stream.shutdown(Shutdown::Both)));
+    }
+
+    fn die(&self) {
+        {
+            let _dying = self.living.write();
+            self.disk.forget();
+            let how = *self.how.lock();
+            *self.left.lock() = how.again.map(|most| self.rng.lock().u64(1..=most));
+            self.deaths.fetch_add(1, SeqCst);
+            if how.stays_away {
+                self.is_up.store(false, SeqCst);
+            }
+        }
+        self.hang_up();
+    }
+
+    /// Notes a connection, and in which of its lives the server has it.
+    fn opened(&self, stream: &UnixStream) -> io::Result<u64> {
+        let _living = self.living.read();
+        self.open.lock().push(stream.try_clone()?);
+        Ok(self.deaths.load(SeqCst))
+    }
+
+    fn serve(&self, mut stream: &UnixStream, life: u64) -> io::Result<()> {
+        stream.write_all(b"NBDMAGICIHAVEOPT\0\x03")?;
+        read::<4>(stream)?;
+        loop {
+            let head: [u8; 16] = read(stream)?;
+            let option = number(&head[8..12]) as u32;
+            let mut data = vec![0; number(&head[12..16]) as usize];
+            stream.read_exact(&mut data)?;
+            let how = *self.how.lock();
+            let mut reply = |kind: u32, data: &[u8]| {
+                let mut bytes = 0x0003_e889_0455_65a9u64.to_be_bytes().to_vec();
+                bytes.extend(option.to_be_bytes());
+                bytes.extend(kind.to_be_bytes());
+                bytes.extend((data.len() as u32).to_be_bytes());
+                bytes.extend(data);
+                stream.write_all(&bytes)
+            };
+            match option {
+                8 if how.is_structured => reply(1, &[])?,
+                7 => {
+                    let mut export = vec![0, 0];
+                    export.extend(how.size.unwrap_or(self.disk.size()).to_be_bytes());
+                    export.extend(how.flags.to_be_bytes());
+                    reply(3, &export)?;
+                    let mut blocks = vec![0, 3];
+                    for size in [how.blocks.0, 4096.max(how.blocks.0), how.blocks.1] {
+                        blocks.extend(size.to_be_bytes());
+                    }
+                    reply(3, &blocks)?;
+                    reply(1, &[])?;
+                    break;
+                }
+                _ => reply(1 << 31 | 1, b"what is that?")?,
+            }
+        }
+        loop {
+            self.request(stream, life)?;
+        }
+    }
+
+    fn request(&self, mut stream: &UnixStream, life: u64) -> io::Result<()> {
+        let head: [u8; 28] = read(stream)?;
+        assert_eq!(head[..4], [0x25, 0x60, 0x95, 0x13], "a request's magic");
+        let (is_fua, command) = (head[5] & 1 != 0, head[7]);
+        let (at, len) = (number(&head[16..24]), number(&head[24..28]));
+        let how = *self.how.lock();
+        if matches!(command, 0 | 1) {
+            let (min, max) = how.blocks;
+            let fits = at.is_multiple_of(min.into()) && len <= max.into();
+            assert!(fits, "{at} {len}");
+        }
+        let mut data = vec![
+            0;
+            if matches!(command, 0 | 1) {
+                len as usize
+            } else {
+                0
+            }
+        ];
+        if command == 1 {
+            stream.read_exact(&mut data)?;
+        }
+        let dies = {
+            let mut left = self.left.lock();
+            let dies = left.is_some_and(|left| left <= 1);
+            *left = left.map(|left| left.saturating_sub(1));
+            dies
+        };
+        if dies && self.rng.lock().bool() {
+            self.die();
+            return Err(dead());
+        }
+        let done = {
+            let _living = self.living.read();
+            // A server that died carries out nothing that it had read before.
+            if life != self.deaths.load(SeqCst) {
+                return Err(dead());
+            }
+            match command {
+                0 => self.disk.read(at, &mut data),
+                1 => self.disk.write(at, &data, is_fua),
+                2 => return Err(dead()),
+                3 => self.disk.flush(),
+                4 => self.disk.trim(at, len),
+                6 => self.disk.zero(at, len, is_fua),
+                other => panic!("command {other}"),
+            }
+        };
+        if dies {
+            self.die();
+            return Err(dead());
+        }
+        let errno = done.err().unwrap_or(0);
+        let reply = match how.nonsense {
+            Some(bytes) if command == 0 => bytes.to_vec(),
+            _ if command == 0 && how.is_structured && errno == 0 => {
+                chunks(&head[8..16], at, &data, &mut self.rng.lock())
+            }
+            _ if command == 0 && how.is_structured => {
+                let mut reply = 0x668e_33efu32.to_be_bytes().to_vec();
+                // The last chunk, an error; its number, and a text of no bytes.
+                reply.extend([0, 1, 0x80, 1]);
+                reply.extend(&head[8..16]);
+                reply.extend(6u32.to_be_bytes());
+                reply.extend(errno.to_be_bytes());
+                reply.extend([0, 0]);
+                reply
+            }
+            _ => {
+                let mut reply = 0x6744_6698u32.to_be_bytes().to_vec();
+                reply.extend(errno.to_be_bytes());
+                reply.extend(&head[8..16]);
+                if command == 0 && errno == 0 {
+                    reply.extend(&data);
+                }
+                reply
+            }
+        };
+        stream.write_all(&reply)
+    }
+}
+
+/// A read's reply in pieces, in any order, holes where there are zeroes.
+fn chunks(cookie: &[u8], at: u64, data: &[u8], rng: &mut fastrand::Rng) -> Vec<u8> {
+    let mut starts: Vec<usize> = (0..data.len()).step_by(3000).collect();
+    rng.shuffle(&mut starts);
+    let mut all = Vec::new();
+    let mut chunk = |flags: u16, kind: u16, payload: &[u8]| {
+        all.extend(0x668e_33efu32.to_be_bytes());
+        all.extend(flags.to_be_bytes());
+        all.extend(kind.to_be_bytes());
+        all.extend(cookie);
+        all.extend((payload.len() as u32).to_be_bytes());
+        all.extend(payload);
+    };
+    for start in starts {
+        let part = &data[start..(start + 3000).min(data.len())];
+        let mut payload = (at + start as u64).to_be_bytes().to_vec();
+        match part.iter().all(|byte| *byte == 0) {
+            true => {
+                payload.extend((part.len() as u32).to_be_bytes());
+                chunk(0, 2, &payload);
+            }
+            false => {
+                payload.extend(part);
+                chunk(0, 1, &payload);
+            }
+        }
+    }
+    chunk(1, 0, &[]);
+    all
+}
