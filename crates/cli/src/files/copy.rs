@@ -9,8 +9,8 @@ use super::left_out::LeftOut;
 use super::meter::Meter;
 use super::place::{Place, ends_with_slash, last_name, split};
 use super::tree::{
-    Entered, Finish, Host, Inside, Item, Kind, Made, Permissions, Tree, check_depth, needs_owner,
-    runs, tame,
+    Entered, Finish, GUARDS, Host, Inside, Item, Kind, Made, Permissions, Tree, check_depth,
+    needs_owner, runs, tame,
 };
 use super::volumes::{Use, Volumes};
 use crate::failure::{Code, Failure, Result};
@@ -73,6 +73,10 @@ fn copy_all(
         };
         copy.tree(source.path.as_deref().unwrap_or(Path::new("")), path)?;
         copied.sources += 1;
+    }
+    // Now that they get no further name.
+    for (made, guarded) in copied.guarded {
+        meter.left_out(made.finish(&guarded)?);
     }
     Ok(())
 }
@@ -146,6 +150,8 @@ struct Copied {
     sources: usize,
     /// Files made that are no directories, each with its source.
     made: HashMap<(u64, u64), usize>,
+    /// Files with several names that are to be immutable, or to grow only.
+    guarded: Vec<(Box<dyn Made>, Finish)>,
 }
 
 /// A copy of a file that has several names.
@@ -199,7 +205,12 @@ impl Copy<'_> {
             false => false,
         };
         if !linked && let Some(made) = self.make(from, to, &item)? {
-            let finish = self.finish(from, &item, true)?;
+            let mut finish = self.finish(from, &item, true)?;
+            let flags = finish.flags.unwrap_or(0);
+            let waits = item.links > 1 && flags & GUARDS != 0;
+            if waits {
+                finish.flags = Some(flags & !GUARDS);
+            }
             self.meter.left_out(made.finish(&finish)?);
             let copy = made.item()?;
             if self.copied.several {
@@ -208,6 +219,13 @@ impl Copy<'_> {
             if item.links > 1 {
                 let (path, id, uid) = (to.to_owned(), copy.id, copy.uid);
                 self.copied.links.insert(item.id, Link { path, id, uid });
+            }
+            if waits {
+                let guarded = Finish {
+                    flags: Some(flags),
+                    ..Finish::default()
+                };
+                self.copied.guarded.push((made, guarded));
             }
         }
         self.meter.entry();
@@ -363,12 +381,16 @@ impl Copy<'_> {
             finish.modified = Some(item.modified);
             finish.accessed = Some(item.accessed);
             finish.xattrs = self.from.xattrs(from)?;
+            finish.flags = self.from.flags(from, item)?;
         }
         if !self.may_have_power(item) {
+            let guards = finish.flags.unwrap_or(0) & GUARDS;
+            finish.flags = finish.flags.map(|flags| flags & !GUARDS);
             let all = finish.xattrs.len();
             finish.xattrs.retain(|(name, _)| !needs_owner(name));
             self.meter.left_out(LeftOut {
                 attributes: (all - finish.xattrs.len()) as u64,
+                flags: u64::from(guards != 0),
                 ..LeftOut::default()
             });
         }

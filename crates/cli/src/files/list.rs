@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use stetfs::{Metadata, Volume};
 
 use super::args::LsArgs;
+use super::base64;
 use super::failed::output;
 use super::quoted::quoted;
 use super::tree::{Entered, Kind};
@@ -134,6 +135,8 @@ impl Line {
             "inode": m.ino(),
             "device": Kind::of(m).is_device().then(|| format!("{major}:{minor}")),
             "target": self.target.as_ref().map(|t| t.to_string_lossy()),
+            "path_base64": in_base64(&self.path),
+            "target_base64": self.target.as_deref().and_then(in_base64),
         })
     }
 
@@ -154,6 +157,12 @@ impl Line {
             utc(m.modified()),
         ]
     }
+}
+
+/// The bytes of a path that is not UTF-8, which JSON cannot hold as text.
+fn in_base64(path: &Path) -> Option<String> {
+    let is_text = path.to_str().is_some();
+    (!is_text).then(|| base64::encode(path.as_os_str().as_bytes()))
 }
 
 fn print(out: &mut Out, args: &LsArgs, dir: Option<&Path>, lines: &[Line]) -> io::Result<()> {

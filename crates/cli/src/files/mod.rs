@@ -4,10 +4,12 @@
 //! * `place`: what an argument names; `volumes`: those that are open for it;
 //! * `tree`: one way to read and make files, of the host and of volumes;
 //! * `copy`, `tar`: what moves whole trees;
+//! * `base64`: bytes as text;
 //! * `left_out`: what a copy to the host does not bring;
 //! * `list`, `small`: the other commands.
 
 pub(crate) mod args;
+mod base64;
 mod copy;
 mod failed;
 mod left_out;

@@ -4,6 +4,7 @@
 mod archive;
 mod host;
 mod names;
+mod round;
 mod swapped;
 mod twice;
 

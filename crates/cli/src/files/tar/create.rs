@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use stetfs::{Node, Volume};
 use tar::{Builder, EntryType, Header};
 
-use super::archive::XATTR;
+use super::pax::Records;
 use super::sparse::{self, Data};
 use crate::failure::{Code, Failure, Result};
 use crate::files::args::TarArgs;
@@ -148,24 +148,23 @@ impl Pack<'_> {
 
     /// What the header has no room for.
     fn pax(&mut self, item: &Item, xattrs: &[Xattr]) -> io::Result<()> {
-        let mut all: Vec<(String, Vec<u8>)> = Vec::new();
+        let mut records = Records::default();
         let time = decimal(item.modified);
         if time.contains(['.', '-']) {
-            all.push(("mtime".into(), time.into_bytes()));
+            records.add(b"mtime", time.as_bytes());
         }
-        for (name, value) in xattrs {
-            match name.to_str() {
-                Some(text) => all.push((format!("{XATTR}{text}"), value.clone())),
-                None => tracing::warn!("an attribute is left out: {}", name.display()),
-            }
+        xattrs.iter().for_each(|xattr| records.add_xattr(xattr));
+        let records = records.bytes();
+        if records.is_empty() {
+            return Ok(());
         }
-        let each = all
-            .iter()
-            .map(|(name, value)| (name.as_str(), value.as_slice()));
-        match all.is_empty() {
-            true => Ok(()),
-            false => self.builder.append_pax_extensions(each),
-        }
+        let mut header = Header::new_ustar();
+        header.set_entry_type(EntryType::XHeader);
+        header.set_path("PaxHeaders")?;
+        header.set_mode(0o644);
+        header.set_size(records.len() as u64);
+        header.set_cksum();
+        self.builder.append(&header, records)
     }
 
     fn empty(&mut self, header: &mut Header, name: &Path) -> io::Result<()> {

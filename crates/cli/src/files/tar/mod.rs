@@ -1,9 +1,11 @@
 //! `tar`: archives in and out of a volume.
 
+mod acl;
 mod archive;
 mod bounded;
 mod create;
 mod extract;
+mod pax;
 mod sparse;
 mod unpacked;
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use stetfs::{File, Metadata, Node, SetMetadata, Volume};
 
-use super::{Content, Finish, Item, Kind, Made, Permissions, Sink, Tree, Xattr};
+use super::{Content, Finish, Item, KEPT_FLAGS, Kind, Made, Permissions, Sink, Tree, Xattr};
 use crate::failure::Result;
 use crate::files::left_out::LeftOut;
 
@@ -109,6 +109,11 @@ impl Made for InsideMade {
 
     fn finish(&self, with: &Finish) -> Result<LeftOut> {
         let mut left_out = LeftOut::default();
+        // A new owner takes `security.capability` away, and an ACL changes the mode.
+        if let Some((uid, gid)) = with.owner {
+            let owner = SetMetadata::new().owner(uid).group(gid).clone();
+            self.volume.set_symlink_metadata(&self.path, &owner)?;
+        }
         for (name, value) in &with.xattrs {
             match self.volume.set_symlink_xattr(&self.path, name, value) {
                 // Of another kind of file system.
@@ -117,9 +122,6 @@ impl Made for InsideMade {
             }
         }
         let mut set = SetMetadata::new();
-        if let Some((uid, gid)) = with.owner {
-            set.owner(uid).group(gid);
-        }
         if let (Some(permissions), true) = (with.permissions, self.kind != Kind::Symlink) {
             set.mode(permissions.mode());
         }
@@ -130,6 +132,17 @@ impl Made for InsideMade {
             set.accessed(time);
         }
         self.volume.set_symlink_metadata(&self.path, &set)?;
+        if let Some(flags) = with.flags {
+            let now = self.volume.flags(&self.path)?;
+            if now & KEPT_FLAGS != flags {
+                let all = now & !KEPT_FLAGS | flags;
+                match self.volume.set_flags(&self.path, all) {
+                    // Of another kind of volume.
+                    Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => left_out.flags += 1,
+                    done => done?,
+                }
+            }
+        }
         Ok(left_out)
     }
 }
@@ -180,6 +193,13 @@ impl Tree for Inside {
             }
         }
         Ok(all)
+    }
+
+    fn flags(&self, path: &Path, item: &Item) -> Result<Option<u32>> {
+        match item.kind {
+            Kind::File | Kind::Dir => Ok(Some(self.volume.flags(self.shown(path))? & KEPT_FLAGS)),
+            _ => Ok(None),
+        }
     }
 
     fn open(&self, path: &Path, _: &Item) -> Result<Box<dyn Content>> {

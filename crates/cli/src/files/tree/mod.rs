@@ -3,6 +3,8 @@
 mod entered;
 mod host;
 mod host_dir;
+mod host_item;
+mod host_made;
 mod inside;
 
 use std::ffi::{OsStr, OsString};
@@ -158,7 +160,16 @@ pub(super) struct Finish {
     pub(super) modified: Option<SystemTime>,
     pub(super) accessed: Option<SystemTime>,
     pub(super) xattrs: Vec<Xattr>,
+    /// [`KEPT_FLAGS`], of files and directories. They come last: by some nothing can be changed.
+    pub(super) flags: Option<u32>,
 }
+
+/// Inode flags that copies keep: what chattr(1) sets and clears on ext4, but for those that say how
+/// content lies on its volume (`extents`, `casefold`, `dax`).
+pub(super) const KEPT_FLAGS: u32 = 0x2003_c0ff;
+/// Of them, those that keep even the administrator from changing a file: `immutable` and `append
+/// only`.
+pub(super) const GUARDS: u32 = 0x30;
 
 /// The content of a file that is read.
 pub(super) trait Content {
@@ -230,6 +241,8 @@ pub(super) trait Tree {
     fn link(&self, path: &Path) -> Result<PathBuf>;
     /// Extended attributes.
     fn xattrs(&self, path: &Path) -> Result<Vec<Xattr>>;
+    /// The [`KEPT_FLAGS`] of a file or directory; `None` where there are no flags.
+    fn flags(&self, path: &Path, item: &Item) -> Result<Option<u32>>;
     /// Opens a file for reading, which must be the one that `item` tells of.
     fn open(&self, path: &Path, item: &Item) -> Result<Box<dyn Content>>;
 
