@@ -386,6 +386,7 @@ fn files_are_listed_printed_made_and_removed() {
     symlink("b/link target", scratch.path().join("link")).unwrap();
     ok(&[
         "cp",
+        "-r",
         text(&file),
         text(&scratch.path().join("link")),
         &place("/a"),

@@ -57,9 +57,8 @@ pub(super) fn extract(
     for (path, finish) in unpack.dirs {
         // A whiteout or another entry may have taken its place.
         if tree.item(&path)?.is_some_and(|item| item.kind == Kind::Dir) {
-            unpack
-                .meter
-                .left_out(tree.hold(&path, Kind::Dir)?.finish(&finish)?);
+            let made = tree.hold(&path, Kind::Dir)?;
+            made.finish(&tree.shown(&path), &finish, unpack.meter)?;
         }
     }
     Ok(())
@@ -95,7 +94,10 @@ impl Unpack<'_> {
             return Ok(());
         }
         for unread in &pax.unread {
-            tracing::warn!("{}: left out: {unread}", name.display());
+            let message = format!("{} is left without an attribute: {unread}", name.display());
+            self.meter
+                .troubles
+                .tell(&Failure::new(Code::Usage, message));
         }
         let finish = self.finish(entry, pax)?;
         let Some(path) = self.places.place(&name, true)? else {
@@ -139,8 +141,8 @@ impl Unpack<'_> {
                 return Ok(());
             }
         };
-        self.meter
-            .left_out(self.tree.hold(&path, kind)?.finish(&finish)?);
+        let made = self.tree.hold(&path, kind)?;
+        made.finish(&self.tree.shown(&path), &finish, self.meter)?;
         self.note(&path);
         Ok(())
     }
@@ -177,8 +179,8 @@ impl Unpack<'_> {
     fn need_dir(&mut self, path: &Path) -> Result {
         match self.tree.item(path)? {
             Some(item) if item.kind == Kind::Dir => Ok(()),
-            Some(item) => {
-                self.remove(path, item.kind)?;
+            Some(_) => {
+                self.tree.remove_all(path)?;
                 self.tree.make_dir(path)
             }
             None => self.tree.make_dir(path),
@@ -196,16 +198,8 @@ impl Unpack<'_> {
                 );
                 Err(Failure::new(Code::Usage, message))
             }
-            Some(item) => self.remove(path, item.kind),
+            Some(_) => self.tree.remove_all(path),
         }
-    }
-
-    fn remove(&mut self, path: &Path, kind: Kind) -> Result {
-        // Only these may be the directory of something.
-        if matches!(kind, Kind::Dir | Kind::Symlink) {
-            self.places.removed();
-        }
-        self.tree.remove_all(path)
     }
 
     /// Does what a whiteout says; answers whether it is one.
@@ -243,7 +237,7 @@ impl Unpack<'_> {
         let brought = from_here.next().is_some_and(|made| made.starts_with(path));
         if !brought {
             return match self.tree.item(path)? {
-                Some(item) => self.remove(path, item.kind),
+                Some(_) => self.tree.remove_all(path),
                 None => Ok(()),
             };
         }

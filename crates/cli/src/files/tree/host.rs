@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
+use std::io::Read;
 use std::ops::Range;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::FileExt;
@@ -17,21 +18,20 @@ use stetfs::Node;
 use super::host_dir::{Held, HostDir};
 use super::host_item::{has_no_flags, id, is_unsupported, kind, to_item};
 use super::host_made::HostMade;
-use super::{Content, Finish, Item, KEPT_FLAGS, Kind, Made, Permissions, Sink, Tree, Xattr};
+use super::way::Way;
+use super::{Content, Finish, Item, KEPT_FLAGS, Kind, Made, Named, Permissions, Sink, Tree, Xattr};
 use crate::failure::{Code, Failure, Result};
 use crate::files::failed::host;
-use crate::files::left_out::LeftOut;
+use crate::files::meter::Meter;
 
 /// The files below a directory of the host.
 ///
 /// A directory that was found stays open while paths lead through it: what is below it is there,
 /// whatever others make of its name meanwhile.
 pub(in crate::files) struct Host {
-    base: Rc<HostDir>,
-    /// Its path, for messages.
+    way: RefCell<Way<HostDir>>,
+    /// The path of the base, for messages.
     path: PathBuf,
-    /// The directories on the way to what was named last, by name, below each other.
-    way: RefCell<Vec<(OsString, Rc<HostDir>)>>,
     /// Permissions that something new does not get.
     umask: u32,
 }
@@ -58,6 +58,8 @@ impl Content for Open {
             .len();
         let start = match seek(&self.file, SeekFrom::Data(from)) {
             Err(Errno::NXIO) => return Ok(None),
+            // A pipe: it is read to its end.
+            Err(Errno::SPIPE) => return Ok(None),
             // A file system that does not tell.
             Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok((from < size).then_some(from..size)),
             start => start.map_err(failed)?,
@@ -71,9 +73,14 @@ impl Content for Open {
     }
 
     fn read_at(&self, buf: &mut [u8], at: u64) -> Result<usize> {
-        self.file
-            .read_at(buf, at)
-            .map_err(|e| host("read", &self.path, e))
+        let read = match self.file.read_at(buf, at) {
+            // A pipe has no places: what comes is next.
+            Err(e) if e.raw_os_error() == Some(Errno::SPIPE.raw_os_error()) => {
+                (&self.file).read(buf)
+            }
+            read => read,
+        };
+        read.map_err(|e| host("read", &self.path, e))
     }
 }
 
@@ -92,12 +99,12 @@ impl Sink for HostFile {
 }
 
 impl Made for HostFile {
-    fn item(&self) -> Result<Item> {
-        self.made.item()
+    fn item(&self, path: &Path) -> Result<Item> {
+        self.made.item(path)
     }
 
-    fn finish(&self, with: &Finish) -> Result<LeftOut> {
-        self.made.finish(with)
+    fn finish(&self, path: &Path, with: &Finish, meter: &mut Meter) -> Result {
+        self.made.finish(path, with, meter)
     }
 }
 
@@ -123,34 +130,40 @@ impl Host {
         let mask = umask(Mode::RWXG | Mode::RWXO);
         umask(mask);
         Ok(Host {
-            base: Rc::new(base),
+            way: RefCell::new(Way::new(base)),
             path: path.to_owned(),
-            way: RefCell::default(),
             umask: mask.bits(),
         })
     }
 
     /// The directory that holds what is at `path`, and its name there.
     fn at<'p>(&self, path: &'p Path) -> Result<(Rc<HostDir>, &'p OsStr)> {
-        let Some(name) = path.file_name() else {
-            return Ok((Rc::clone(&self.base), OsStr::new(".")));
-        };
         let mut way = self.way.borrow_mut();
-        let mut at = Rc::clone(&self.base);
-        let above = path.parent().into_iter().flat_map(Path::iter);
-        for (known, part) in above.enumerate() {
-            if way.get(known).is_none_or(|(name, _)| name != part) {
-                way.truncate(known);
-                let dir = at
-                    .dir(part)
-                    .map_err(|e| host("go to the directory of", &self.shown(path), e))?;
-                way.push((part.to_owned(), Rc::new(dir)));
-            }
-            if let Some((_, dir)) = way.get(known) {
-                at = Rc::clone(dir);
-            }
-        }
-        Ok((at, name))
+        let Some(name) = path.file_name() else {
+            return Ok((Rc::clone(way.base()), OsStr::new(".")));
+        };
+        let above = path.parent().unwrap_or(Path::new(""));
+        let dir = way.dir(above, |dir, name, _| dir.dir(name));
+        let dir = dir.map_err(|e| host("go to the directory of", &self.shown(path), e))?;
+        Ok((dir, name))
+    }
+
+    /// What `path` leads to, symbolic links followed. A pipe is waited for, as of cp(1): it was
+    /// named.
+    ///
+    /// # Errors
+    /// It is not there, or not for us.
+    pub(in crate::files) fn named(path: &Path) -> Result<Named> {
+        let file = File::open(path).map_err(|e| host("open", path, e))?;
+        let m = rustix::fs::fstat(&file).map_err(|e| host("look at", path, e))?;
+        let path = path.to_owned();
+        Ok(Named {
+            item: Item {
+                kind: Kind::File,
+                ..to_item(&m)
+            },
+            content: Some(Box::new(Open { file, path })),
+        })
     }
 
     /// Does something in the directory that holds what is at `path`.
@@ -258,7 +271,6 @@ impl Tree for Host {
         Ok(Box::new(HostFile {
             made: HostMade {
                 held,
-                path: path.clone(),
                 kind: Kind::File,
                 umask: self.umask,
             },
@@ -297,11 +309,10 @@ impl Tree for Host {
         let held = self.with(path, "open", HostDir::hold)?;
         let made = HostMade {
             held,
-            path: self.shown(path),
             kind: what,
             umask: self.umask,
         };
-        let m = made.stat()?;
+        let m = made.stat(&self.shown(path))?;
         // Another name of it would be of a file that somebody else put here.
         if kind(&m) != what || (what != Kind::Dir && m.st_nlink != 1) {
             return Err(self.replaced(path));
