@@ -196,15 +196,14 @@ impl Copy<'_> {
         item: &Item,
         content: Option<Box<dyn Content>>,
     ) -> Result {
-        if let Some(there) = self.to.item(to)?
-            && there.id == item.id
-        {
+        let there = self.to.item(to)?;
+        if there.as_ref().is_some_and(|there| there.id == item.id) {
             let (from, to) = (self.from.shown(from), self.to.shown(to));
             let message = format!("{} and {} are one file", from.display(), to.display());
             return Err(Failure::new(Code::Usage, message));
         }
         if item.links > 1 && self.copied.links.contains_key(&item.id) {
-            self.make_way(to, item.kind)?;
+            self.make_way(to, there.as_ref(), item.kind)?;
             self.link(to, item)?;
             self.meter.entry();
             return Ok(());
@@ -214,7 +213,7 @@ impl Copy<'_> {
         let Some(source) = self.meter.troubles.pass(source)? else {
             return Ok(());
         };
-        self.make_way(to, item.kind)?;
+        self.make_way(to, there.as_ref(), item.kind)?;
         if let Some(made) = self.make(source, to, item)? {
             self.complete(made, from, to, item)?;
         }
@@ -223,9 +222,9 @@ impl Copy<'_> {
     }
 
     /// Takes away what is in the way, if it may be.
-    fn make_way(&self, to: &Path, copied: Kind) -> Result {
-        if let Some(there) = self.to.item(to)? {
-            self.check_replaceable(to, &there, copied)?;
+    fn make_way(&self, to: &Path, there: Option<&Item>, copied: Kind) -> Result {
+        if let Some(there) = there {
+            self.check_replaceable(to, there, copied)?;
             self.to.remove(to)?;
         }
         Ok(())

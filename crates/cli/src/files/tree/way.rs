@@ -1,18 +1,23 @@
 //! The way through a tree: directories that stay open while paths lead through them.
 
+use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
 
-/// The directories on the way to what was named last. A directory below one of them is one step
-/// away, so a walk takes time for what it visits, not for how deep that lies.
+/// Directories that are open at a time: on the host each takes a descriptor.
+const OPEN_MOST: usize = 1000;
+
+/// The directories on the way to what was named last, the lowest [`OPEN_MOST`] of them. A directory
+/// below one of them is one step away, so a walk takes time for what it visits, not for how deep
+/// that lies.
 pub(super) struct Way<D> {
     base: Rc<D>,
     /// The path of the last of them.
     path: Vec<u8>,
     /// Each below the one before it, with the length of its path.
-    dirs: Vec<(usize, Rc<D>)>,
+    dirs: VecDeque<(usize, Rc<D>)>,
 }
 
 /// Whether `path` is `dir` or lies below it.
@@ -26,7 +31,7 @@ impl<D> Way<D> {
         Way {
             base: Rc::new(base),
             path: Vec::new(),
-            dirs: Vec::new(),
+            dirs: VecDeque::new(),
         }
     }
 
@@ -45,9 +50,9 @@ impl<D> Way<D> {
         mut step: impl FnMut(&D, &OsStr, &Path) -> Result<D, E>,
     ) -> Result<Rc<D>, E> {
         let wanted = path.as_os_str().as_bytes();
-        while !leads_through(wanted, &self.path) && self.dirs.pop().is_some() {
+        while !leads_through(wanted, &self.path) && self.dirs.pop_back().is_some() {
             self.path
-                .truncate(self.dirs.last().map_or(0, |(length, _)| *length));
+                .truncate(self.dirs.back().map_or(0, |(length, _)| *length));
         }
         let known = if self.dirs.is_empty() {
             0
@@ -55,7 +60,7 @@ impl<D> Way<D> {
             self.path.len()
         };
         let rest = wanted.get(known..).unwrap_or_default();
-        let mut at = self.dirs.last().map_or(&self.base, |(_, dir)| dir).clone();
+        let mut at = self.dirs.back().map_or(&self.base, |(_, dir)| dir).clone();
         for name in rest.split(|b| *b == b'/').filter(|name| !name.is_empty()) {
             let above = Path::new(OsStr::from_bytes(&self.path));
             at = Rc::new(step(&at, OsStr::from_bytes(name), above)?);
@@ -63,7 +68,11 @@ impl<D> Way<D> {
                 self.path.push(b'/');
             }
             self.path.extend_from_slice(name);
-            self.dirs.push((self.path.len(), Rc::clone(&at)));
+            self.dirs.push_back((self.path.len(), Rc::clone(&at)));
+            if self.dirs.len() > OPEN_MOST {
+                // Back there it is gone to from the base again, for as many.
+                self.dirs.pop_front();
+            }
         }
         Ok(at)
     }
@@ -106,5 +115,20 @@ mod tests {
         ] {
             assert_eq!(steps(&mut way, path), expected, "{path}");
         }
+    }
+
+    #[test]
+    fn of_a_long_way_the_end_stays_open() {
+        let mut way = Way::new(String::new());
+        let path = |depth: usize| vec!["d"; depth].join("/");
+        assert_eq!(steps(&mut way, &path(2500)), 2500);
+        assert_eq!(way.dirs.len(), OPEN_MOST);
+        // Upwards, each as often as it is not open any more.
+        let all: usize = (1..2500)
+            .rev()
+            .map(|depth| steps(&mut way, &path(depth)))
+            .sum();
+        assert_eq!(all, 1500 + 500);
+        assert_eq!(steps(&mut way, ""), 0);
     }
 }
