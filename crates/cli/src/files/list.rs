@@ -66,7 +66,7 @@ pub(super) fn run(args: &LsArgs, json: bool) -> Result<Code> {
         broken = writeln!(
             out.to,
             "{}",
-            json!({ "entries": all, "errors": troubles.count() })
+            json!({ "entries": all, "errors": troubles.to_json() })
         );
     }
     broken.and_then(|()| out.to.flush()).or_else(output)?;

@@ -117,7 +117,7 @@ impl Meter {
                     "bytes": self.bytes,
                     "seconds": seconds,
                     "left_out": self.left_out.to_json(),
-                    "errors": self.troubles.count(),
+                    "errors": self.troubles.to_json(),
                 })
             );
         }

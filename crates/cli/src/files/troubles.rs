@@ -1,12 +1,19 @@
 //! Troubles with single files: each is told, and the command goes on with the others, as cp(1) and
 //! tar(1) do. In the end it fails.
 
+use serde_json::{Value, json};
+
 use crate::failure::{Code, Failure, Result, printable};
+
+/// Troubles that programs get in JSON: a volume may be damaged in every file.
+const LISTED: usize = 1000;
 
 /// Troubles so far.
 #[derive(Debug, Default)]
 pub(super) struct Troubles {
     count: u64,
+    /// The first of them, for programs.
+    listed: Vec<Value>,
     /// Of the first.
     code: Option<Code>,
 }
@@ -16,6 +23,9 @@ impl Troubles {
     pub(super) fn tell(&mut self, trouble: &Failure) {
         eprintln!("stetfs: {}", printable(&trouble.to_string()));
         self.count += 1;
+        if self.listed.len() < LISTED {
+            self.listed.push(trouble.to_json()["error"].take());
+        }
         self.code.get_or_insert(trouble.code);
     }
 
@@ -34,8 +44,9 @@ impl Troubles {
         }
     }
 
-    pub(super) fn count(&self) -> u64 {
-        self.count
+    /// For programs: how many, and the first of them.
+    pub(super) fn to_json(&self) -> Value {
+        json!({ "count": self.count, "first": self.listed })
     }
 
     /// The exit code; `done` is what was to be done, as "copied". Programs that read JSON find the

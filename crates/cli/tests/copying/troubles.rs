@@ -9,6 +9,7 @@ use rustix::fs::{XattrFlags, setxattr};
 
 use super::{at, image, kernel, text};
 use crate::common::daemon::{answer, ok, stetfs};
+use crate::common::served::Served;
 use stetfs_testkit::{Image, Mkfs, Scratch, cmd};
 
 /// An image with files that cannot be read among others that can: `bad` is a damaged inode, `torn`
@@ -99,10 +100,18 @@ fn one_damaged_file_ends_no_copy_archive_or_listing() {
         assert!(names.contains(name), "{name} is not in:\n{names}");
     }
     let (code, said) = answer(&["ls", "-R", &tree]);
-    assert_eq!((code, said["errors"].as_u64()), (5, Some(2)), "{said}");
+    assert_eq!(
+        (code, said["errors"]["count"].as_u64()),
+        (5, Some(2)),
+        "{said}"
+    );
     let out = scratch.path().join("json");
     let (code, said) = answer(&["cp", "-a", &tree, text(&out)]);
-    assert_eq!((code, said["errors"].as_u64()), (5, Some(3)), "{said}");
+    assert_eq!(
+        (code, said["errors"]["count"].as_u64()),
+        (5, Some(3)),
+        "{said}"
+    );
     // A source that is not there is passed, too.
     let (code, said) = answer(&[
         "cp",
@@ -110,7 +119,14 @@ fn one_damaged_file_ends_no_copy_archive_or_listing() {
         &at(&from, "/tree/good"),
         text(&out),
     ]);
-    assert_eq!((code, said["errors"].as_u64()), (3, Some(1)), "{said}");
+    assert_eq!(
+        (code, said["errors"]["count"].as_u64()),
+        (3, Some(1)),
+        "{said}"
+    );
+    let first = &said["errors"]["first"][0];
+    assert!(first["message"].as_str().unwrap().contains("/no"), "{said}");
+    assert_eq!(first["code"].as_u64(), Some(3));
     assert_eq!(fs::read(out.join("good")).unwrap(), b"good");
 }
 
@@ -169,4 +185,56 @@ fn attributes_that_are_too_large_are_told_and_passed() {
     mounted.umount().unwrap();
     to.e2fsck_fn().unwrap();
     assert_eq!(ok(&["cat", &at(&to, "/across/zzz")]), "zzz");
+}
+
+/// A device that cannot read a piece of one file: what comes before is copied, and packed with
+/// zeroes behind it.
+#[test]
+fn what_a_device_cannot_read_ends_one_file() {
+    let image = image();
+    let mounted = kernel(&image);
+    let tree = mounted.path().join("tree");
+    fs::create_dir(&tree).unwrap();
+    for name in ["a", "large", "zzz"] {
+        let bytes = if name == "large" { 4 << 20 } else { 10 };
+        fs::write(tree.join(name), vec![b'x'; bytes]).unwrap();
+    }
+    mounted.umount().unwrap();
+    let block = image.debugfs("bmap /tree/large 600").unwrap();
+    let sector = block.trim().parse::<u64>().unwrap() * 8;
+    let served = Served::new(&["--model", "nvme-ssd", "--image", text(image.path())]);
+    served.fault(&[&format!("error-reads={sector}+8")]);
+    let place = format!("{}:/tree", served.disk().display());
+    let scratch = Scratch::new("unread").unwrap();
+    let out = scratch.path().join("out");
+    let archive = scratch.path().join("archive.tar");
+    for args in [
+        &["cp", "-a", &place, text(&out)][..],
+        &["tar", "-c", "-f", text(&archive), &place],
+    ] {
+        let done = stetfs(args);
+        let said = cmd::said(&done);
+        assert_eq!(done.status.code(), Some(6), "{said}");
+        assert!(
+            said.contains("/tree/large") && said.contains("1 error, told above"),
+            "{said}"
+        );
+    }
+    served.fault(&["pass"]);
+    served.end();
+    let unpacked = scratch.path().join("unpacked");
+    fs::create_dir(&unpacked).unwrap();
+    let mut tar = Command::new("tar");
+    cmd::run(tar.arg("-xf").arg(&archive).arg("-C").arg(&unpacked)).unwrap();
+    for dir in [&out, &unpacked] {
+        for name in ["a", "zzz"] {
+            assert_eq!(fs::read(dir.join(name)).unwrap(), [b'x'; 10]);
+        }
+    }
+    let read = fs::read(out.join("large")).unwrap();
+    assert!(read.len() <= 600 * 4096 && read.iter().all(|b| *b == b'x'));
+    let packed = fs::read(unpacked.join("large")).unwrap();
+    assert_eq!(packed.len(), 4 << 20);
+    let (before, behind) = packed.split_at(read.len());
+    assert!(before.iter().all(|b| *b == b'x') && behind.ends_with(&[0; 4096]));
 }
