@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -307,6 +307,24 @@ fn long_headers_take_no_memory() {
         let (code, said) = unpack(&file, &image);
         assert_eq!(code, Some(1), "{said}");
         assert!(said.contains("long: ") && said.contains(word), "{said}");
+    }
+    // Many of them, each of one attribute.
+    for kind in [EntryType::XHeader, EntryType::XGlobalHeader] {
+        let archive = File::create(&file).unwrap();
+        for n in 0..50u64 {
+            let size = 7 << 20;
+            let record = format!("{size} SCHILY.xattr.user.{n:02}=");
+            let place = n * (size + 512);
+            let head = header(kind, "many", size);
+            archive.write_all_at(head.as_bytes(), place).unwrap();
+            archive
+                .write_all_at(record.as_bytes(), place + 512)
+                .unwrap();
+            archive.write_all_at(b"\n", place + 512 + size - 1).unwrap();
+        }
+        let (code, said) = unpack(&file, &image);
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains("many: a PAX header of"), "{said}");
     }
     // The size of a PAX header counts, as before.
     let pax = b"13 size=1024\n";

@@ -10,6 +10,8 @@ use std::fs;
 
 /// `POSIX_ACL_XATTR_VERSION`.
 const VERSION: u32 = 2;
+/// Longest text, bytes: more than an attribute holds.
+const TEXT_MOST: usize = 256 << 10;
 /// Of entries that name nobody.
 const NO_ID: u32 = u32::MAX;
 
@@ -63,6 +65,9 @@ pub(super) fn to_text(value: &[u8]) -> Option<String> {
 /// What is wrong with it.
 pub(super) fn from_text(text: &[u8]) -> Result<Vec<u8>, String> {
     let text = str::from_utf8(text).map_err(|_| "an ACL that is no text".to_owned())?;
+    if text.len() > TEXT_MOST {
+        return Err(format!("an ACL of {} bytes", text.len()));
+    }
     let mut entries = Vec::new();
     for line in text.split([',', '\n']) {
         let line = line.split('#').next().unwrap_or_default().trim();

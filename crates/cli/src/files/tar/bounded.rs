@@ -18,8 +18,10 @@ use super::pax::{Pax, number};
 const BLOCK: usize = 512;
 /// Longest name, bytes.
 const NAME_MOST: u64 = 64 << 10;
-/// Longest PAX header, bytes: what extended attributes take.
+/// PAX headers of an entry, bytes: what extended attributes take.
 const PAX_MOST: u64 = 8 << 20;
+/// PAX headers of all entries, bytes: each entry is given what they say.
+const GLOBAL_MOST: u64 = 64 << 10;
 /// Largest file, bytes: what ext4 may hold.
 const FILE_MOST: u64 = 16 << 40;
 /// Runs of data of a file with holes.
@@ -50,10 +52,12 @@ pub(super) struct Bounded<R> {
     ready: io::Cursor<Vec<u8>>,
     /// Bytes that pass as they are.
     passing: u64,
-    /// What PAX headers say of all entries that come.
+    /// What PAX headers say of all entries that come, and their bytes.
     of_all: Pax,
-    /// What they say of the entry that comes.
+    of_all_bytes: u64,
+    /// What they say of the entry that comes, and their bytes.
     of_next: Option<Pax>,
+    of_next_bytes: u64,
     aside: AsideOfEntry,
 }
 
@@ -103,7 +107,9 @@ impl<R: Read> Bounded<R> {
             ready: io::Cursor::default(),
             passing: 0,
             of_all: Pax::default(),
+            of_all_bytes: 0,
             of_next: None,
+            of_next_bytes: 0,
             aside: Rc::clone(&aside),
         };
         (bounded, aside)
@@ -130,19 +136,8 @@ impl<R: Read> Bounded<R> {
                 return Err(refused(&header, &format!("a name of {size} bytes")));
             }
             EntryType::GNULongName | EntryType::GNULongLink => self.passing = padded(size),
-            EntryType::XHeader | EntryType::XGlobalHeader if size > PAX_MOST => {
-                return Err(refused(&header, &format!("a PAX header of {size} bytes")));
-            }
             kind @ (EntryType::XHeader | EntryType::XGlobalHeader) => {
-                let mut records = Vec::new();
-                self.take(padded(size), &mut records)?;
-                records.truncate(usize::try_from(size).unwrap_or(usize::MAX));
-                let pax = match kind {
-                    EntryType::XHeader => self.of_next.get_or_insert_with(|| self.of_all.clone()),
-                    _ => &mut self.of_all,
-                };
-                pax.read(&records)
-                    .map_err(|e| refused(&header, &e.to_string()))?;
+                self.pax(kind, &header, size)?;
                 return Ok(true);
             }
             _ => block = self.entry(header, size)?.as_bytes().to_vec(),
@@ -151,9 +146,32 @@ impl<R: Read> Bounded<R> {
         Ok(true)
     }
 
+    /// Reads a PAX header.
+    fn pax(&mut self, kind: EntryType, header: &Header, size: u64) -> io::Result<()> {
+        let (bytes, most) = match kind {
+            EntryType::XHeader => (&mut self.of_next_bytes, PAX_MOST),
+            _ => (&mut self.of_all_bytes, GLOBAL_MOST),
+        };
+        *bytes = bytes.saturating_add(size);
+        if *bytes > most {
+            let bytes = *bytes;
+            return Err(refused(header, &format!("a PAX header of {bytes} bytes")));
+        }
+        let mut records = Vec::new();
+        self.take(padded(size), &mut records)?;
+        records.truncate(usize::try_from(size).unwrap_or(usize::MAX));
+        let pax = match kind {
+            EntryType::XHeader => self.of_next.get_or_insert_with(|| self.of_all.clone()),
+            _ => &mut self.of_all,
+        };
+        pax.read(&records)
+            .map_err(|e| refused(header, &e.to_string()))
+    }
+
     /// Tells aside what is known of an entry, and gives the header of a file without holes.
     fn entry(&mut self, mut header: Header, size: u64) -> io::Result<Header> {
         let pax = self.of_next.take().unwrap_or_else(|| self.of_all.clone());
+        self.of_next_bytes = 0;
         let stored = pax.size.unwrap_or(size);
         let (holes, data) = match (header.entry_type(), pax.sparse.size) {
             (EntryType::GNUSparse, _) => (Some(self.old_holes(&header)?), stored),
