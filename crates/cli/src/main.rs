@@ -94,7 +94,7 @@ fn run(cli: &Cli) -> Result<ExitCode> {
         Command::Device(Device::Serve(args)) => cmd::device::serve(args, cli.json),
         Command::Device(Device::Fault(args)) => cmd::fault::fault(args, cli.json),
         Command::Recover(args) => return Ok(cmd::volume::recover(args, cli.json)?.into()),
-        Command::Files(command) => files::run(command, cli.json),
+        Command::Files(command) => return Ok(files::run(command, cli.json)?.into()),
         Command::Quota(args) => cmd::quota::run(args, cli.json),
         Command::Info(args) => cmd::volume::info(args, cli.json),
         Command::Certify(args) => return Ok(cmd::certify::run(args, cli.json)?.into()),

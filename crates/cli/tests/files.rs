@@ -170,7 +170,7 @@ fn pipe(from: &mut Command, to: &mut Command) {
 
 #[test]
 fn archives_are_those_of_gnu_tar_both_ways() {
-    // GNU tar has ACLs in a form of its own, and values with newlines in them are not unpacked.
+    // All of it goes through in copying/round.rs; here the old formats are.
     let plan = Plan::small(2)
         .without(Section::Acls)
         .without(Section::Flags)
@@ -216,13 +216,6 @@ fn archives_are_those_of_gnu_tar_both_ways() {
         tar.arg(mounted.path()).arg(".");
         tar
     };
-    let refused = scratch.path().join("pax-holes");
-    cmd::run(pack("--format=posix").arg("-f").arg(&refused)).unwrap();
-    fails(
-        &["tar", "-x", &at(&image(), "/"), "-f", text(&refused)],
-        1,
-        &["holes", "--format=gnu"],
-    );
     pipe(
         &mut pack("--format=gnu"),
         Command::new(BINARY).args(["tar", "-x", &at(&again, "/")]),
@@ -393,6 +386,7 @@ fn files_are_listed_printed_made_and_removed() {
     symlink("b/link target", scratch.path().join("link")).unwrap();
     ok(&[
         "cp",
+        "-r",
         text(&file),
         text(&scratch.path().join("link")),
         &place("/a"),

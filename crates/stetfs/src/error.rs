@@ -69,6 +69,21 @@ impl Error {
         error
     }
 
+    /// The same error for who asked at the directory `dir`, as of
+    /// [`Volume::within`](crate::Volume::within): its paths begin with that.
+    pub fn below(mut self, dir: &Path) -> Error {
+        for path in [Some(&mut self.0.path), self.0.to.as_mut()]
+            .into_iter()
+            .flatten()
+        {
+            *path = match path == Path::new(".") {
+                true => dir.to_owned(),
+                false => dir.join(&*path),
+            };
+        }
+        self
+    }
+
     /// The path that it is about: one of the volume's, or the image's if the volume could not be
     /// opened or closed.
     pub fn path(&self) -> &Path {

@@ -259,6 +259,41 @@ impl Volume {
         done.map(drop).map_err(|e| Error::new("change", path, e))
     }
 
+    /// The inode flags (`FS_*_FL`) of what `path` leads to, as lsattr(1) shows them.
+    ///
+    /// # Errors
+    /// It is not there.
+    pub fn flags(&self, path: impl AsRef<Path>) -> Result<u32> {
+        let (fs, path) = (self.shared.fs(), path.as_ref());
+        let flags = resolve::find(self.start(), path, Last::Follow)
+            .and_then(|found| fs.get_flags(found.ino()));
+        flags.map_err(|e| Error::new("read the flags of", path, e))
+    }
+
+    /// Sets the inode flags of the file or directory that `path` leads to, as chattr(1) does:
+    /// `flags` are all that it is to have. Those that are not chattr's to change stay.
+    ///
+    /// ```
+    /// # let image = stetfs_testkit::Image::make(16 << 20, &Default::default()).unwrap();
+    /// # let volume = stetfs::Volume::open(image.path(), &stetfs::MountOptions::new())?;
+    /// const IMMUTABLE: u32 = 0x10;
+    /// volume.write("/ballot", "yes")?;
+    /// let flags = volume.flags("/ballot")?;
+    /// volume.set_flags("/ballot", flags | IMMUTABLE)?;
+    /// assert!(volume.write("/ballot", "no").is_err());
+    /// # Ok::<(), stetfs::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// It is not there; EOPNOTSUPP for flags that there are not, or that mean nothing on such a
+    /// file; a read-only volume, or one without room.
+    pub fn set_flags(&self, path: impl AsRef<Path>, flags: u32) -> Result<()> {
+        let (fs, path) = (self.shared.fs(), path.as_ref());
+        let done = resolve::find(self.start(), path, Last::Follow)
+            .and_then(|found| fs.set_flags(&Ctx::ROOT, found.ino(), flags));
+        done.map_err(|e| Error::new("set the flags of", path, e))
+    }
+
     /// Sets the permissions of what `path` leads to.
     ///
     /// # Errors

@@ -109,6 +109,31 @@ impl Volume {
     /// It is not there, or no directory.
     pub fn beneath(&self, dir: impl AsRef<Path>) -> Result<Volume> {
         let dir = dir.as_ref();
+        self.based(dir, dir)
+    }
+
+    /// The same volume as [`beneath`](Self::beneath) gives, for paths that begin in the directory:
+    /// `.` is the directory itself. So a tree is walked name by name, and a step takes the same
+    /// time however deep it leads.
+    ///
+    /// ```
+    /// # let image = stetfs_testkit::Image::make(16 << 20, &Default::default()).unwrap();
+    /// # let volume = stetfs::Volume::open(image.path(), &stetfs::MountOptions::new())?;
+    /// volume.create_dir_all("/a/b")?;
+    /// let dir = volume.within("/a")?.within("b")?;
+    /// dir.write("c", "text")?;
+    /// assert_eq!(volume.read_to_string("/a/b/c")?, "text");
+    /// # Ok::<(), stetfs::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`beneath`](Self::beneath).
+    pub fn within(&self, dir: impl AsRef<Path>) -> Result<Volume> {
+        self.based(dir.as_ref(), Path::new(""))
+    }
+
+    /// The volume whose paths begin with `path` at the directory `dir`.
+    fn based(&self, dir: &Path, path: &Path) -> Result<Volume> {
         let found = resolve::find(self.start(), dir, Last::Follow);
         let found = found.and_then(|found| match found.attr.kind.is_dir() {
             true => Ok(found),
@@ -116,7 +141,7 @@ impl Volume {
         });
         let found = found.map_err(|e| Error::new("go to the directory", dir, e))?;
         Ok(Volume {
-            base: Some(Arc::new(Base::new(&self.shared, dir, found))),
+            base: Some(Arc::new(Base::new(&self.shared, path, found))),
             shared: Arc::clone(&self.shared),
         })
     }

@@ -103,6 +103,9 @@ links, modes, pipes and devices are kept; with -a also owners, times and extende
 is there is replaced; a device, pipe or socket is not by a file, nor is a symbolic link that is named as
 DEST. Nothing goes through a symbolic link below SOURCE or DEST.
 
+A SOURCE that is a symbolic link is followed, and a pipe or device of the host is read, unless -r or -a is
+given: then they are copied themselves. Trouble with one file is told, and the others are copied.
+
 To the host only -a brings set-user-id and set-group-id bits, and these only together with the owner, and
 devices. Without, modes are as cp -r makes them. What is left out is counted and said. Other users of a volume must not have it open: it is refused if it is mounted.";
 
@@ -110,14 +113,15 @@ devices. Without, modes are as cp -r makes them. What is left out is counted and
 #[derive(Debug, Args)]
 #[command(after_help = format!("{CP}\n\n{PLACE}"))]
 pub(crate) struct CpArgs {
-    /// With owners, times and extended attributes.
+    /// With owners, times, extended attributes and flags (chattr); links are copied themselves.
     #[arg(short, long)]
     pub(crate) archive: bool,
-    /// Without what has power: set-user-id, set-group-id and sticky bits of files, devices, and the
-    /// attributes security.* and trusted.*.
+    /// Without what has power: set-user-id, set-group-id and sticky bits of files, devices, the
+    /// attributes security.* and trusted.*, and the flags immutable and append only.
     #[arg(long)]
     pub(crate) no_special: bool,
-    /// For those who are used to it: directories are always copied with all that is in them.
+    /// Links and pipes that are named are copied themselves. (Directories are always copied with
+    /// all that is in them.)
     #[arg(short, long, visible_short_alias = 'R')]
     pub(crate) recursive: bool,
     /// Whose the copies are: UID:GID.

@@ -16,6 +16,8 @@ pub(super) struct LeftOut {
     pub(super) owners: u64,
     /// Extended attributes.
     pub(super) attributes: u64,
+    /// Files without some of their flags (chattr).
+    pub(super) flags: u64,
 }
 
 impl AddAssign for LeftOut {
@@ -24,6 +26,7 @@ impl AddAssign for LeftOut {
         self.nodes += more.nodes;
         self.owners += more.owners;
         self.attributes += more.attributes;
+        self.flags += more.flags;
     }
 }
 
@@ -39,6 +42,7 @@ impl LeftOut {
             (self.nodes, "", "special file"),
             (self.owners, "owners of", "file"),
             (self.attributes, "", "extended attribute"),
+            (self.flags, "flags of", "file"),
         ];
         let said: Vec<String> = all
             .into_iter()
@@ -60,6 +64,7 @@ impl LeftOut {
             "nodes": self.nodes,
             "owners": self.owners,
             "attributes": self.attributes,
+            "flags": self.flags,
         })
     }
 }

@@ -9,12 +9,14 @@ use serde_json::{Value, json};
 use stetfs::{Metadata, Volume};
 
 use super::args::LsArgs;
+use super::base64;
 use super::failed::output;
 use super::quoted::quoted;
-use super::tree::{Entered, Kind};
+use super::tree::{Entered, Inside, Kind, Tree};
+use super::troubles::Troubles;
 use super::volumes::{Use, each};
 use crate::date::utc;
-use crate::failure::Result;
+use crate::failure::{Code, Result};
 
 /// What is listed of something.
 struct Line {
@@ -41,26 +43,34 @@ impl Out {
 }
 
 /// `stetfs ls`.
-pub(super) fn run(args: &LsArgs, json: bool) -> Result {
+pub(super) fn run(args: &LsArgs, json: bool) -> Result<Code> {
     let mut out = Out {
         terminal: io::stdout().is_terminal(),
         to: BufWriter::new(io::stdout().lock()),
     };
     let mut all: Vec<Value> = Vec::new();
     let mut broken = Ok(());
+    let mut troubles = Troubles::default();
     each(&args.inside, Use::Read, |volume, path| {
-        list(volume, path, args, &mut |dir, lines| {
+        let give = &mut |dir: Option<&Path>, lines: &[Line]| {
             if json {
                 all.extend(lines.iter().map(Line::to_json));
             } else if broken.is_ok() {
                 broken = print(&mut out, args, dir, lines);
             }
-        })
+        };
+        let done = list(volume, path, args, give, &mut troubles);
+        troubles.pass(done).map(drop)
     })?;
     if json {
-        broken = writeln!(out.to, "{}", json!({ "entries": all }));
+        broken = writeln!(
+            out.to,
+            "{}",
+            json!({ "entries": all, "errors": troubles.to_json() })
+        );
     }
-    broken.and_then(|()| out.to.flush()).or_else(output)
+    broken.and_then(|()| out.to.flush()).or_else(output)?;
+    troubles.end("listed", json)
 }
 
 /// Gives what is in each directory, or the one file.
@@ -69,6 +79,7 @@ fn list(
     path: &Path,
     args: &LsArgs,
     give: &mut dyn FnMut(Option<&Path>, &[Line]),
+    troubles: &mut Troubles,
 ) -> Result {
     let metadata = volume.symlink_metadata(path)?;
     // As of ls: a symbolic link to a directory is followed where only names are asked for.
@@ -78,41 +89,60 @@ fn list(
         false => metadata.is_dir(),
     };
     if !is_dir {
-        let line = Line::new(volume, path.to_owned(), metadata)?;
-        give(None, &[line]);
+        let target = match metadata.is_symlink() {
+            true => Some(volume.read_link(path)?),
+            false => None,
+        };
+        let path = path.to_owned();
+        give(
+            None,
+            &[Line {
+                path,
+                metadata,
+                target,
+            }],
+        );
         return Ok(());
     }
-    let mut dirs = vec![(path.to_owned(), volume.metadata(path)?.ino())];
+    let tree = Inside::below(volume, path)?;
+    let mut dirs = vec![(PathBuf::new(), volume.metadata(path)?.ino())];
     let mut entered = Entered::default();
     while let Some((dir, ino)) = dirs.pop() {
-        entered.add(&dir, (0, ino))?;
+        let shown = tree.shown(&dir);
+        let names = entered
+            .add(&shown, (0, ino))
+            .and_then(|()| tree.names(&dir));
+        let Some(names) = troubles.pass(names)? else {
+            continue;
+        };
         let mut lines = Vec::new();
-        for entry in volume.read_dir(&dir)? {
-            let entry = entry?;
-            lines.push(Line::new(
-                volume,
-                entry.path().to_owned(),
-                entry.metadata()?,
-            )?);
+        let mut below = Vec::new();
+        for name in names {
+            let path = dir.join(name);
+            let Some(line) = troubles.pass(Line::new(&tree, &path))? else {
+                continue;
+            };
+            if args.recursive && line.metadata.is_dir() {
+                below.push((path, line.metadata.ino()));
+            }
+            lines.push(line);
         }
-        lines.sort_unstable_by(|a, b| a.path.as_os_str().cmp(b.path.as_os_str()));
-        give(args.recursive.then_some(&*dir), &lines);
-        if args.recursive {
-            let below = lines.iter().rev().filter(|line| line.metadata.is_dir());
-            dirs.extend(below.map(|line| (line.path.clone(), line.metadata.ino())));
-        }
+        give(args.recursive.then_some(&*shown), &lines);
+        // The first of them is to come first.
+        dirs.extend(below.into_iter().rev());
     }
     Ok(())
 }
 
 impl Line {
-    fn new(volume: &Volume, path: PathBuf, metadata: Metadata) -> Result<Line> {
+    fn new(tree: &Inside, path: &Path) -> Result<Line> {
+        let metadata = tree.metadata(path)?;
         let target = match metadata.is_symlink() {
-            true => Some(volume.read_link(&path)?),
+            true => Some(tree.link(path)?),
             false => None,
         };
         Ok(Line {
-            path,
+            path: tree.shown(path),
             metadata,
             target,
         })
@@ -134,6 +164,8 @@ impl Line {
             "inode": m.ino(),
             "device": Kind::of(m).is_device().then(|| format!("{major}:{minor}")),
             "target": self.target.as_ref().map(|t| t.to_string_lossy()),
+            "path_base64": in_base64(&self.path),
+            "target_base64": self.target.as_deref().and_then(in_base64),
         })
     }
 
@@ -154,6 +186,12 @@ impl Line {
             utc(m.modified()),
         ]
     }
+}
+
+/// The bytes of a path that is not UTF-8, which JSON cannot hold as text.
+fn in_base64(path: &Path) -> Option<String> {
+    let is_text = path.to_str().is_some();
+    (!is_text).then(|| base64::encode(path.as_os_str().as_bytes()))
 }
 
 fn print(out: &mut Out, args: &LsArgs, dir: Option<&Path>, lines: &[Line]) -> io::Result<()> {

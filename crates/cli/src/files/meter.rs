@@ -9,6 +9,7 @@ use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::left_out::LeftOut;
+use super::troubles::Troubles;
 use crate::failure::{Code, Failure, Result};
 
 /// Between two looks at the line.
@@ -21,6 +22,8 @@ pub(super) struct Meter {
     /// Bytes of files, holes left out.
     bytes: u64,
     left_out: LeftOut,
+    /// Files that could not be copied as they are.
+    pub(super) troubles: Troubles,
     began: Instant,
     shown: Instant,
     bar: ProgressBar,
@@ -44,6 +47,7 @@ impl Meter {
             entries: 0,
             bytes: 0,
             left_out: LeftOut::default(),
+            troubles: Troubles::default(),
             began: Instant::now(),
             shown: Instant::now(),
             bar,
@@ -113,6 +117,7 @@ impl Meter {
                     "bytes": self.bytes,
                     "seconds": seconds,
                     "left_out": self.left_out.to_json(),
+                    "errors": self.troubles.to_json(),
                 })
             );
         }

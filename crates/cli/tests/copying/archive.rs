@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -113,6 +114,40 @@ fn no_archive_leaves_the_directory_that_it_is_unpacked_into() {
             ok(&["rm", "-r", &place]);
             ok(&["mkdir", &place]);
         }
+    }
+}
+
+/// Of two entries with one name the last counts, as of GNU tar.
+#[test]
+fn of_two_entries_the_last_counts() {
+    let scratch = Scratch::new("two").unwrap();
+    let file = scratch.path().join("archive.tar");
+    let mut builder = Builder::new(File::create(&file).unwrap());
+    for (kind, name, mode, time) in [
+        (DIR, "d/", 0o700, 1000),
+        (FILE, "d/f", 0o600, 1),
+        (DIR, "d/", 0o755, 2000),
+        (FILE, "d/f", 0o640, 2),
+    ] {
+        let mut header = header(kind, name, 0);
+        header.set_mode(mode);
+        header.set_mtime(time);
+        header.set_cksum();
+        builder.append(&header, &b""[..]).unwrap();
+    }
+    builder.into_inner().unwrap().flush().unwrap();
+    let theirs = scratch.path().join("theirs");
+    std::fs::create_dir(&theirs).unwrap();
+    let mut tar = Command::new("tar");
+    cmd::run(tar.args(["-xpf", text(&file), "-C"]).arg(&theirs)).unwrap();
+    let image = image();
+    ok(&["tar", "-x", "-f", text(&file), &at(&image, "/")]);
+    for (path, mode, time) in [("d", 0o755, 2000), ("d/f", 0o640, 2)] {
+        let m = std::fs::metadata(theirs.join(path)).unwrap();
+        assert_eq!((m.mode() & 0o7777, m.mtime()), (mode, time), "{path}");
+        let stat = image.debugfs(&format!("stat /{path}")).unwrap();
+        assert!(stat.contains(&format!("Mode:  {mode:04o}")), "{stat}");
+        assert!(stat.contains(&format!("mtime: 0x{time:08x}")), "{stat}");
     }
 }
 
@@ -273,6 +308,24 @@ fn long_headers_take_no_memory() {
         assert_eq!(code, Some(1), "{said}");
         assert!(said.contains("long: ") && said.contains(word), "{said}");
     }
+    // Many of them, each of one attribute.
+    for kind in [EntryType::XHeader, EntryType::XGlobalHeader] {
+        let archive = File::create(&file).unwrap();
+        for n in 0..50u64 {
+            let size = 7 << 20;
+            let record = format!("{size} SCHILY.xattr.user.{n:02}=");
+            let place = n * (size + 512);
+            let head = header(kind, "many", size);
+            archive.write_all_at(head.as_bytes(), place).unwrap();
+            archive
+                .write_all_at(record.as_bytes(), place + 512)
+                .unwrap();
+            archive.write_all_at(b"\n", place + 512 + size - 1).unwrap();
+        }
+        let (code, said) = unpack(&file, &image);
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains("many: a PAX header of"), "{said}");
+    }
     // The size of a PAX header counts, as before.
     let pax = b"13 size=1024\n";
     let content = [b'x'; 1024];
@@ -311,7 +364,7 @@ fn deep_and_many_names_are_bounded() {
     let (code, said) = unpack(&file, &image);
     assert_eq!(code, Some(1), "{said}");
     assert!(
-        said.contains("d/d/d/") && said.contains("more than 1000"),
+        said.contains("d/d/d/") && said.contains("more than 8000"),
         "{said}"
     );
 

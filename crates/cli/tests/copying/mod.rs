@@ -2,9 +2,13 @@
 //! `stetfs tar` beside cp(1), with the attacks that SECURITY.md names.
 
 mod archive;
+mod deep;
 mod host;
+mod named;
 mod names;
+mod round;
 mod swapped;
+mod troubles;
 mod twice;
 
 use std::os::unix::process::CommandExt;

@@ -3,10 +3,13 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
 use std::process::Command;
 
 use super::{at, image, kernel};
-use crate::common::daemon::{BINARY, ok, stetfs};
+use serde_json::Value;
+
+use crate::common::daemon::{BINARY, json, ok, stetfs};
 use stetfs_testkit::cmd;
 
 const NAMES: [&[u8]; 8] = [
@@ -54,4 +57,52 @@ fn a_terminal_sees_names_as_ls_shows_them() {
     let said = stetfs(&["cat", &at(&image, "/\u{202e}\u{1b}[31m")]).stderr;
     let said = String::from_utf8(said).unwrap();
     assert!(said.contains(r"\u{202e}\u{1b}[31m"), "{said:?}");
+}
+
+/// JSON holds no bytes that are no text: Base64 does, and names the file again.
+#[test]
+fn what_is_listed_as_json_can_be_named_again() {
+    let image = image();
+    let mounted = kernel(&image);
+    let dir = mounted.path().join(OsStr::from_bytes(b"dir\xff"));
+    fs::create_dir(&dir).unwrap();
+    for name in NAMES {
+        fs::write(dir.join(OsStr::from_bytes(name)), name).unwrap();
+    }
+    symlink(OsStr::from_bytes(b"\xe9"), dir.join("link")).unwrap();
+    mounted.umount().unwrap();
+    let decoded = |entry: &Value, what: &str| -> Vec<u8> {
+        let Some(text) = entry[format!("{what}_base64")].as_str() else {
+            return entry[what].as_str().unwrap().into();
+        };
+        let script = format!("printf %s {text} | base64 -d");
+        let done = Command::new("sh").args(["-c", &script]).output().unwrap();
+        assert!(done.status.success());
+        done.stdout
+    };
+    let listed = json(&["ls", "-R", &at(&image, "/")]);
+    let mut read = 0;
+    for entry in listed["entries"].as_array().unwrap() {
+        let path = decoded(entry, "path");
+        let is_text = str::from_utf8(&path).is_ok();
+        assert_eq!(entry["path_base64"].is_null(), is_text, "{entry}");
+        if entry["type"] == "symlink" {
+            assert_eq!(decoded(entry, "target"), b"\xe9");
+        }
+        if entry["type"] != "file" {
+            continue;
+        }
+        let place = [at(&image, "").as_bytes(), &path].concat();
+        let mut cat = Command::new(BINARY);
+        let done = cat
+            .arg("cat")
+            .arg(OsStr::from_bytes(&place))
+            .output()
+            .unwrap();
+        assert!(done.status.success(), "{}", cmd::said(&done));
+        let name = path.rsplit(|b| *b == b'/').next().unwrap();
+        assert_eq!(done.stdout, name);
+        read += 1;
+    }
+    assert_eq!(read, NAMES.len());
 }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
+use super::deep::chain;
 use super::{at, image, kernel, text};
 use crate::common::daemon::{fails, ok};
 use stetfs_testkit::{Image, Scratch};
@@ -32,7 +33,7 @@ fn two_sources_of_one_name_do_not_meet() {
         let target = scratch.path().join(format!("target{n}"));
         fs::create_dir(&target).unwrap();
         let sources = [at(&image, "/a/x"), at(&image, second)];
-        let args = ["cp", &sources[0], &sources[1], text(&target)];
+        let args = ["cp", "-r", &sources[0], &sources[1], text(&target)];
         let word = ["was copied just now", "is no directory"][n];
         fails(&args, 1, &[word]);
         assert_eq!(fs::read_link(target.join("x")).unwrap(), outside);
@@ -72,11 +73,9 @@ fn a_directory_with_a_link_keeps_copies_in() {
 /// Copying a tree takes memory for each directory on the way.
 #[test]
 fn trees_that_are_too_deep_are_refused() {
-    let scratch = Scratch::new("deep").unwrap();
-    fs::create_dir_all(scratch.path().join("d/".repeat(1100))).unwrap();
-    let image = image();
-    let args = ["cp", text(scratch.path()), &at(&image, "/copy")];
-    fails(&args, 1, &["d/d/d/", "more than 1000"]);
+    let (deep, image) = (chain(8100), image());
+    let args = ["cp", &at(&deep, "/d"), &at(&image, "/copy")];
+    fails(&args, 1, &["d/d/d/", "more than 8000"]);
     image.e2fsck_fn().unwrap();
 }
 
@@ -93,7 +92,7 @@ fn links_in_an_image_keep_copies_in() {
     let image = image();
     ok(&["mkdir", &at(&image, "/outside"), &at(&image, "/target")]);
     let (a, c) = (place("a/x"), place("c/x"));
-    let args = ["cp", text(&a), text(&c), &at(&image, "/target")];
+    let args = ["cp", "-r", text(&a), text(&c), &at(&image, "/target")];
     fails(&args, 1, &["is no directory"]);
     let args = ["cp", text(&c), &at(&image, "/target")];
     fails(&args, 1, &["is no directory"]);
@@ -105,7 +104,12 @@ fn links_in_an_image_keep_copies_in() {
     fs::create_dir(up.join("sub")).unwrap();
     fs::write(up.join("sub/file"), "x").unwrap();
     symlink(".", place("self")).unwrap();
-    ok(&["cp", text(&place("self")), &at(&image, "/target/here")]);
+    ok(&[
+        "cp",
+        "-r",
+        text(&place("self")),
+        &at(&image, "/target/here"),
+    ]);
     let all = format!("{}/.", text(&up));
     ok(&["cp", &all, &at(&image, "/target/here")]);
     assert_eq!(ok(&["ls", &at(&image, "/outside")]), "");

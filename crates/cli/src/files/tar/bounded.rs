@@ -1,23 +1,27 @@
 //! Bounds of what an archive may ask for, before its entries are read.
 //!
-//! The crate tar keeps names and PAX headers in memory, as long as they say that they are, and
-//! reads a hole as zeroes, one by one. So this reader stands before it: it refuses headers that are
-//! too long, and makes a file with holes one without, whose runs of data it tells aside. It counts
-//! entries as the crate does, so that both see the same headers.
+//! The crate tar keeps names and PAX headers in memory, as long as they say that they are, ends a
+//! PAX record at a newline in its value, and reads a hole as zeroes, one by one. So this reader
+//! stands before it: it refuses headers that are too long, reads the PAX headers itself, and makes
+//! a file with holes one without. What they say, and the runs of data, it tells aside.
 
 use std::cell::RefCell;
 use std::io::{self, Read};
 use std::ops::Range;
 use std::rc::Rc;
 
-use tar::{EntryType, GnuExtSparseHeader, GnuSparseHeader, Header, PaxExtensions};
+use tar::{EntryType, GnuExtSparseHeader, GnuSparseHeader, Header};
+
+use super::pax::{Pax, number};
 
 /// Bytes of a header.
 const BLOCK: usize = 512;
 /// Longest name, bytes.
 const NAME_MOST: u64 = 64 << 10;
-/// Longest PAX header, bytes: what extended attributes take.
+/// PAX headers of an entry, bytes: what extended attributes take.
 const PAX_MOST: u64 = 8 << 20;
+/// PAX headers of all entries, bytes: each entry is given what they say.
+const GLOBAL_MOST: u64 = 64 << 10;
 /// Largest file, bytes: what ext4 may hold.
 const FILE_MOST: u64 = 16 << 40;
 /// Runs of data of a file with holes.
@@ -31,19 +35,30 @@ pub(super) struct Holes {
     pub(super) runs: Vec<Range<u64>>,
 }
 
-/// The holes of the entry at hand.
-pub(super) type HolesOfEntry = Rc<RefCell<Option<Holes>>>;
+/// What is told aside of an entry.
+#[derive(Debug, Default)]
+pub(super) struct Aside {
+    pub(super) pax: Pax,
+    pub(super) holes: Option<Holes>,
+}
 
-/// An archive without holes and long headers.
+/// What is told aside of the entry at hand.
+pub(super) type AsideOfEntry = Rc<RefCell<Aside>>;
+
+/// An archive without holes, PAX headers and long names.
 pub(super) struct Bounded<R> {
     from: R,
     /// Headers that were looked at.
     ready: io::Cursor<Vec<u8>>,
     /// Bytes that pass as they are.
     passing: u64,
-    /// Size of the file that comes, as its PAX header says.
-    size: Option<u64>,
-    holes: HolesOfEntry,
+    /// What PAX headers say of all entries that come, and their bytes.
+    of_all: Pax,
+    of_all_bytes: u64,
+    /// What they say of the entry that comes, and their bytes.
+    of_next: Option<Pax>,
+    of_next_bytes: u64,
+    aside: AsideOfEntry,
 }
 
 impl<R: Read> Read for Bounded<R> {
@@ -84,28 +99,20 @@ fn is_whole(header: &Header) -> bool {
     header.cksum().ok() == again.cksum().ok()
 }
 
-/// The size that a PAX header says, as the crate reads it.
-fn size_of(pax: &[u8]) -> Option<u64> {
-    for extension in PaxExtensions::new(pax) {
-        let extension = extension.ok()?;
-        if extension.key() == Ok("size") {
-            return extension.value().ok()?.parse().ok();
-        }
-    }
-    None
-}
-
 impl<R: Read> Bounded<R> {
-    pub(super) fn new(from: R) -> (Bounded<R>, HolesOfEntry) {
-        let holes = HolesOfEntry::default();
+    pub(super) fn new(from: R) -> (Bounded<R>, AsideOfEntry) {
+        let aside = AsideOfEntry::default();
         let bounded = Bounded {
             from,
             ready: io::Cursor::default(),
             passing: 0,
-            size: None,
-            holes: Rc::clone(&holes),
+            of_all: Pax::default(),
+            of_all_bytes: 0,
+            of_next: None,
+            of_next_bytes: 0,
+            aside: Rc::clone(&aside),
         };
-        (bounded, holes)
+        (bounded, aside)
     }
 
     /// Reads the next header, and what the reader keeps of it; answers whether there is one.
@@ -118,42 +125,85 @@ impl<R: Read> Bounded<R> {
             return Ok(more);
         }
         let header = Header::from_byte_slice(&block).clone();
-        let (kind, is_known) = (
-            header.entry_type(),
-            header.as_gnu().is_some() || header.as_ustar().is_some(),
-        );
-        // Its reader tells what is wrong with it.
-        let size = match is_whole(&header) {
-            true => header.entry_size()?,
-            false => 0,
-        };
-        match kind {
+        if !is_whole(&header) {
+            // The end, or what its reader tells of.
+            self.ready = io::Cursor::new(block);
+            return Ok(true);
+        }
+        let size = header.entry_size()?;
+        match header.entry_type() {
             EntryType::GNULongName | EntryType::GNULongLink if size > NAME_MOST => {
                 return Err(refused(&header, &format!("a name of {size} bytes")));
             }
-            EntryType::XHeader | EntryType::XGlobalHeader if size > PAX_MOST => {
-                return Err(refused(&header, &format!("a PAX header of {size} bytes")));
+            EntryType::GNULongName | EntryType::GNULongLink => self.passing = padded(size),
+            kind @ (EntryType::XHeader | EntryType::XGlobalHeader) => {
+                self.pax(kind, &header, size)?;
+                return Ok(true);
             }
-            EntryType::GNULongName | EntryType::GNULongLink | EntryType::XGlobalHeader => {
-                self.passing = padded(size);
-            }
-            EntryType::XHeader if is_known => {
-                self.take(padded(size), &mut block)?;
-                let end = BLOCK.saturating_add(usize::try_from(size).unwrap_or(usize::MAX));
-                self.size = size_of(block.get(BLOCK..end).unwrap_or_default());
-            }
-            EntryType::GNUSparse => {
-                let size = self.size.take().unwrap_or(size);
-                block = self.without_holes(header, size)?.as_bytes().to_vec();
-                self.passing = padded(size);
-            }
-            _ => {
-                self.holes.take();
-                self.passing = padded(self.size.take().unwrap_or(size));
-            }
+            _ => block = self.entry(header, size)?.as_bytes().to_vec(),
         }
         self.ready = io::Cursor::new(block);
         Ok(true)
+    }
+
+    /// Reads a PAX header.
+    fn pax(&mut self, kind: EntryType, header: &Header, size: u64) -> io::Result<()> {
+        let (bytes, most) = match kind {
+            EntryType::XHeader => (&mut self.of_next_bytes, PAX_MOST),
+            _ => (&mut self.of_all_bytes, GLOBAL_MOST),
+        };
+        *bytes = bytes.saturating_add(size);
+        if *bytes > most {
+            let bytes = *bytes;
+            return Err(refused(header, &format!("a PAX header of {bytes} bytes")));
+        }
+        let mut records = Vec::new();
+        self.take(padded(size), &mut records)?;
+        records.truncate(usize::try_from(size).unwrap_or(usize::MAX));
+        let pax = match kind {
+            EntryType::XHeader => self.of_next.get_or_insert_with(|| self.of_all.clone()),
+            _ => &mut self.of_all,
+        };
+        pax.read(&records)
+            .map_err(|e| refused(header, &e.to_string()))
+    }
+
+    /// Tells aside what is known of an entry, and gives the header of a file without holes.
+    fn entry(&mut self, mut header: Header, size: u64) -> io::Result<Header> {
+        let pax = self.of_next.take().unwrap_or_else(|| self.of_all.clone());
+        self.of_next_bytes = 0;
+        let stored = pax.size.unwrap_or(size);
+        let (holes, data) = match (header.entry_type(), pax.sparse.size) {
+            (EntryType::GNUSparse, _) => (Some(self.old_holes(&header)?), stored),
+            (_, Some(real)) if pax.sparse.map_in_data => {
+                let (holes, map) = self.holes_in_data(&header, real, stored)?;
+                (Some(holes), stored.saturating_sub(map))
+            }
+            (_, Some(real)) => {
+                let mut holes = Runs::new(&header, real);
+                let (places, rest) = pax.sparse.map.as_chunks::<2>();
+                places.iter().try_for_each(|place| holes.add(*place))?;
+                if !rest.is_empty() {
+                    return Err(refused(&header, "holes that cannot be"));
+                }
+                (Some(holes.done()), stored)
+            }
+            (_, None) => (None, stored),
+        };
+        if let Some(holes) = &holes {
+            let sum: u64 = holes.runs.iter().map(|run| run.end - run.start).sum();
+            if holes.size > FILE_MOST || sum != data {
+                return Err(refused(&header, "holes that cannot be"));
+            }
+            header.set_entry_type(EntryType::Regular);
+        }
+        if holes.is_some() || data != size {
+            header.set_size(data);
+            header.set_cksum();
+        }
+        self.passing = padded(data);
+        *self.aside.borrow_mut() = Aside { pax, holes };
+        Ok(header)
     }
 
     /// Reads as much as there is of `n` bytes.
@@ -161,26 +211,15 @@ impl<R: Read> Bounded<R> {
         (&mut self.from).take(n).read_to_end(to).map(drop)
     }
 
-    /// The header of a file of `stored` bytes, in the place of one with holes.
-    fn without_holes(&mut self, mut header: Header, stored: u64) -> io::Result<Header> {
+    /// The holes that a header lists, with the blocks behind it (GNU tar's old form).
+    fn old_holes(&mut self, header: &Header) -> io::Result<Holes> {
         let Some(gnu) = header.as_gnu() else {
-            return Err(refused(&header, "holes in a form that is not read"));
+            return Err(refused(header, "holes in a form that is not read"));
         };
-        let size = gnu.real_size()?;
-        let mut runs = Vec::new();
-        let mut data = 0;
+        let mut holes = Runs::new(header, gnu.real_size()?);
         let mut add = |places: &[GnuSparseHeader]| {
-            for place in places.iter().filter(|place| !place.is_empty()) {
-                let (start, len) = (place.offset()?, place.length()?);
-                let last = runs.last().map_or(0, |run: &Range<u64>| run.end);
-                let end = start.checked_add(len).filter(|end| *end <= size);
-                let (Some(end), true, true) = (end, start >= last, runs.len() < RUNS_MOST) else {
-                    return Err(refused(&header, "holes that cannot be"));
-                };
-                data += len;
-                runs.push(start..end);
-            }
-            Ok(())
+            let mut used = places.iter().filter(|place| !place.is_empty());
+            used.try_for_each(|place| holes.add([place.offset()?, place.length()?]))
         };
         add(&gnu.sparse)?;
         let mut goes_on = gnu.is_extended();
@@ -190,12 +229,85 @@ impl<R: Read> Bounded<R> {
             add(more.sparse())?;
             goes_on = more.is_extended();
         }
-        if size > FILE_MOST || data != stored {
-            return Err(refused(&header, "holes that cannot be"));
+        Ok(holes.done())
+    }
+
+    /// The holes that the first blocks of the data list, in lines (GNU tar's form 1.0), and the
+    /// bytes of these blocks, which are read.
+    fn holes_in_data(
+        &mut self,
+        header: &Header,
+        real: u64,
+        stored: u64,
+    ) -> io::Result<(Holes, u64)> {
+        let cannot_be = || refused(header, "holes that cannot be");
+        let mut holes = Runs::new(header, real);
+        let (mut line, mut count, mut pair) = (Vec::new(), None, None);
+        let mut taken = 0;
+        loop {
+            let mut block = [0; BLOCK];
+            taken += BLOCK as u64;
+            if taken > padded(stored) {
+                return Err(cannot_be());
+            }
+            self.from.read_exact(&mut block)?;
+            for byte in block {
+                if byte != b'\n' {
+                    line.push(byte);
+                    if line.len() > BLOCK {
+                        return Err(cannot_be());
+                    }
+                    continue;
+                }
+                let value = number(&line).ok_or_else(cannot_be)?;
+                line.clear();
+                match (count, pair.take()) {
+                    (None, _) => count = Some(value),
+                    (_, None) => pair = Some(value),
+                    (Some(left), Some(start)) => {
+                        holes.add([start, value])?;
+                        count = left.checked_sub(1);
+                    }
+                }
+                if count == Some(0) {
+                    return Ok((holes.done(), taken));
+                }
+            }
         }
-        *self.holes.borrow_mut() = Some(Holes { size, runs });
-        header.set_entry_type(EntryType::Regular);
-        header.set_cksum();
-        Ok(header)
+    }
+}
+
+/// Runs of data that are put together.
+struct Runs<'a> {
+    header: &'a Header,
+    holes: Holes,
+}
+
+impl Runs<'_> {
+    fn new(header: &Header, size: u64) -> Runs<'_> {
+        let runs = Vec::new();
+        Runs {
+            header,
+            holes: Holes { size, runs },
+        }
+    }
+
+    /// Adds a run by its offset and length, bytes.
+    ///
+    /// # Errors
+    /// It is not behind the last one, or not in the file, or one too many.
+    fn add(&mut self, [start, length]: [u64; 2]) -> io::Result<()> {
+        let Holes { size, runs } = &mut self.holes;
+        let last = runs.last().map_or(0, |run: &Range<u64>| run.end);
+        let end = start.checked_add(length).filter(|end| *end <= *size);
+        let (Some(end), true, true) = (end, start >= last, runs.len() < RUNS_MOST) else {
+            return Err(refused(self.header, "holes that cannot be"));
+        };
+        runs.push(start..end);
+        Ok(())
+    }
+
+    fn done(self) -> Holes {
+        self.holes
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -10,14 +11,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use stetfs::{Node, Volume};
 use tar::{Builder, EntryType, Header};
 
-use super::archive::XATTR;
+use super::pax::Records;
 use super::sparse::{self, Data};
 use crate::failure::{Code, Failure, Result};
 use crate::files::args::TarArgs;
 use crate::files::failed::output;
 use crate::files::meter::Meter;
 use crate::files::place::split;
-use crate::files::tree::{Entered, Inside, Item, Kind, Tree, Xattr, runs};
+use crate::files::tree::{Content, Entered, Inside, Item, Kind, Source, Tree, Xattr};
 
 /// Longest target in a header.
 const TARGET_MAX: usize = 100;
@@ -59,18 +60,22 @@ pub(super) fn create(
             continue;
         }
         if tree.names_dirs_once() {
-            entered.add(&tree.shown(&path), item.id)?;
+            let is_new = entered.add(&tree.shown(&path), item.id);
+            if pack.meter.troubles.pass(is_new)?.is_none() {
+                continue;
+            }
         }
         let dir = if name == Path::new("./") {
             PathBuf::new()
         } else {
             name
         };
+        let names = pack.meter.troubles.pass(tree.names(&path))?;
         // The first of them is to come first.
-        for last in tree.names(&path)?.into_iter().rev() {
+        for last in names.unwrap_or_default().into_iter().rev() {
             let (path, name) = (path.join(&last), dir.join(&last));
             // What went meanwhile is left out.
-            if let Some(item) = tree.item(&path)? {
+            if let Some(Some(item)) = pack.meter.troubles.pass(tree.item(&path))? {
                 all.push((path, name, item));
             }
         }
@@ -101,18 +106,23 @@ impl Pack<'_> {
             return Ok(());
         }
         let mut header = self.header(item);
+        if let Some(packed) = self.links.get(&item.id).cloned() {
+            header.set_entry_type(EntryType::Link);
+            return self.link(&mut header, name, &packed).map_err(failed);
+        }
+        let source = Source::of(self.tree, path, item, None);
+        let Some(source) = self.meter.troubles.pass(source)? else {
+            return Ok(());
+        };
         if item.links > 1 && item.kind != Kind::Dir {
-            if let Some(packed) = self.links.get(&item.id).cloned() {
-                header.set_entry_type(EntryType::Link);
-                return self.link(&mut header, name, &packed).map_err(failed);
-            }
             self.links.insert(item.id, name.to_owned());
         }
-        let xattrs = self.tree.xattrs(path)?;
-        self.pax(item, &xattrs).map_err(failed)?;
-        match item.kind {
-            Kind::File => self.file(&mut header, path, name, item),
-            Kind::Dir => {
+        let xattrs = self.meter.troubles.pass(self.tree.xattrs(path))?;
+        self.pax(item, &xattrs.unwrap_or_default())
+            .map_err(failed)?;
+        match source {
+            Source::Content(content, runs) => self.file(&mut header, name, item, &*content, runs),
+            Source::Dir => {
                 let mut with_slash = OsString::from(name);
                 if !name.as_os_str().as_bytes().ends_with(b"/") {
                     with_slash.push("/");
@@ -121,12 +131,11 @@ impl Pack<'_> {
                 self.empty(&mut header, Path::new(&with_slash))
                     .map_err(failed)
             }
-            Kind::Symlink => {
+            Source::Link(target) => {
                 header.set_entry_type(EntryType::Symlink);
-                let target = self.tree.link(path)?;
                 self.link(&mut header, name, &target).map_err(failed)
             }
-            Kind::Node(node) => {
+            Source::Node(node) => {
                 set_node(&mut header, node).map_err(failed)?;
                 self.empty(&mut header, name).map_err(failed)
             }
@@ -148,24 +157,23 @@ impl Pack<'_> {
 
     /// What the header has no room for.
     fn pax(&mut self, item: &Item, xattrs: &[Xattr]) -> io::Result<()> {
-        let mut all: Vec<(String, Vec<u8>)> = Vec::new();
+        let mut records = Records::default();
         let time = decimal(item.modified);
         if time.contains(['.', '-']) {
-            all.push(("mtime".into(), time.into_bytes()));
+            records.add(b"mtime", time.as_bytes());
         }
-        for (name, value) in xattrs {
-            match name.to_str() {
-                Some(text) => all.push((format!("{XATTR}{text}"), value.clone())),
-                None => tracing::warn!("an attribute is left out: {}", name.display()),
-            }
+        xattrs.iter().for_each(|xattr| records.add_xattr(xattr));
+        let records = records.bytes();
+        if records.is_empty() {
+            return Ok(());
         }
-        let each = all
-            .iter()
-            .map(|(name, value)| (name.as_str(), value.as_slice()));
-        match all.is_empty() {
-            true => Ok(()),
-            false => self.builder.append_pax_extensions(each),
-        }
+        let mut header = Header::new_ustar();
+        header.set_entry_type(EntryType::XHeader);
+        header.set_path("PaxHeaders")?;
+        header.set_mode(0o644);
+        header.set_size(records.len() as u64);
+        header.set_cksum();
+        self.builder.append(&header, records)
     }
 
     fn empty(&mut self, header: &mut Header, name: &Path) -> io::Result<()> {
@@ -182,10 +190,15 @@ impl Pack<'_> {
         self.empty(header, name)
     }
 
-    fn file(&mut self, header: &mut Header, path: &Path, name: &Path, item: &Item) -> Result {
-        let content = self.tree.open(path, item)?;
+    fn file(
+        &mut self,
+        header: &mut Header,
+        name: &Path,
+        item: &Item,
+        content: &dyn Content,
+        runs: Vec<Range<u64>>,
+    ) -> Result {
         let size = item.size;
-        let runs = runs(&*content, size)?;
         let bytes: u64 = runs.iter().map(|run| run.end - run.start).sum();
         let blocks = if bytes < size {
             sparse::describe(header, size, &runs).map_err(failed)?
@@ -194,11 +207,12 @@ impl Pack<'_> {
             header.set_size(size);
             Vec::new()
         };
-        let mut data = Data::new(&*content, runs);
+        let mut data = Data::new(content, runs);
         let whole = io::Cursor::new(blocks).chain(&mut data);
         let written = self.builder.append_data(header, name, whole);
-        if let Some(e) = data.failed {
-            return Err(e);
+        if let Some(mut e) = data.failed {
+            e.message += "; the rest of it is packed as zeroes";
+            self.meter.troubles.tell(&e);
         }
         written.map_err(failed)?;
         self.meter.bytes(bytes)

@@ -1,22 +1,24 @@
 //! Unpacking.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use stetfs::{Node, Volume};
 use tar::{Archive, Entry, EntryType};
 
-use super::archive::{PART, XATTR, unreadable};
-use super::bounded::{Bounded, Holes, HolesOfEntry};
+use super::archive::{PART, unreadable};
+use super::bounded::{Aside, AsideOfEntry, Bounded, Holes};
+use super::pax::Pax;
 use super::unpacked::Unpacked;
 use crate::failure::{Code, Failure, Result};
 use crate::files::args::TarArgs;
 use crate::files::meter::Meter;
-use crate::files::tree::{Finish, Inside, Kind, Permissions, Sink, Tree, Xattr, check_depth};
+use crate::files::tree::{Finish, Inside, Kind, Permissions, Sink, Tree, check_depth};
 
 /// In front of a name that a layer removes.
 const WHITEOUT: &[u8] = b".wh.";
@@ -33,10 +35,10 @@ pub(super) fn extract(
 ) -> Result {
     volume.create_dir_all(base)?;
     let tree = &Inside::below(volume, base)?;
-    let (archive, holes) = Bounded::new(archive);
+    let (archive, aside) = Bounded::new(archive);
     let mut unpack = Unpack {
         tree,
-        holes,
+        aside,
         places: Unpacked::new(tree, base),
         owner: args.owner,
         whiteouts: args.whiteouts,
@@ -55,9 +57,8 @@ pub(super) fn extract(
     for (path, finish) in unpack.dirs {
         // A whiteout or another entry may have taken its place.
         if tree.item(&path)?.is_some_and(|item| item.kind == Kind::Dir) {
-            unpack
-                .meter
-                .left_out(tree.hold(&path, Kind::Dir)?.finish(&finish)?);
+            let made = tree.hold(&path, Kind::Dir)?;
+            made.finish(&tree.shown(&path), &finish, unpack.meter)?;
         }
     }
     Ok(())
@@ -66,7 +67,7 @@ pub(super) fn extract(
 struct Unpack<'a> {
     tree: &'a Inside,
     places: Unpacked<'a>,
-    holes: HolesOfEntry,
+    aside: AsideOfEntry,
     owner: Option<(u32, u32)>,
     whiteouts: bool,
     /// What came from this archive, if it may have whiteouts: these hide only what was there
@@ -78,29 +79,26 @@ struct Unpack<'a> {
     meter: &'a mut Meter,
 }
 
-/// What PAX headers say of an entry beside its names and size.
-#[derive(Default)]
-struct Pax {
-    uid: Option<u32>,
-    gid: Option<u32>,
-    modified: Option<SystemTime>,
-    xattrs: Vec<Xattr>,
-}
-
 type Archived<'a> = Entry<'a, Bounded<Box<dyn Read>>>;
 
 impl Unpack<'_> {
     fn entry(&mut self, entry: &mut Archived<'_>) -> Result {
         let kind = entry.header().entry_type();
-        // Says something of those that follow, which none needs.
-        if kind == EntryType::XGlobalHeader {
-            return Ok(());
-        }
-        let name = tidy(&entry.path_bytes())?;
+        let Aside { mut pax, holes } = self.aside.take();
+        let name = match pax.name() {
+            Some(name) => tidy(name)?,
+            None => tidy(&entry.path_bytes())?,
+        };
+        let link = pax.link.take();
         if self.whiteouts && self.hides(&name)? {
             return Ok(());
         }
-        let pax = pax(entry)?;
+        for unread in &pax.unread {
+            let message = format!("{} is left without an attribute: {unread}", name.display());
+            self.meter
+                .troubles
+                .tell(&Failure::new(Code::Usage, message));
+        }
         let finish = self.finish(entry, pax)?;
         let Some(path) = self.places.place(&name, true)? else {
             let message = format!("there is no directory for {}", name.display());
@@ -115,13 +113,13 @@ impl Unpack<'_> {
         self.make_way(&path)?;
         let kind = match kind {
             EntryType::Link => {
-                let target = link_target(entry)?;
+                let target = link_target(link, entry)?;
                 self.link(&tidy(target.as_os_str().as_bytes())?, &path)?;
                 self.note(&path);
                 return Ok(());
             }
             EntryType::Symlink => {
-                self.tree.make_link(&link_target(entry)?, &path)?;
+                self.tree.make_link(&link_target(link, entry)?, &path)?;
                 self.places.made_link(&path);
                 Kind::Symlink
             }
@@ -132,7 +130,7 @@ impl Unpack<'_> {
                     size,
                     runs: std::iter::once(0..size).collect(),
                 };
-                let holes = self.holes.take().unwrap_or_else(whole);
+                let holes = holes.unwrap_or_else(whole);
                 let permissions = Permissions::Kept(0);
                 let sink = self.tree.make_file(&path, permissions)?;
                 self.content(entry, &*sink, &holes)?;
@@ -143,8 +141,8 @@ impl Unpack<'_> {
                 return Ok(());
             }
         };
-        self.meter
-            .left_out(self.tree.hold(&path, kind)?.finish(&finish)?);
+        let made = self.tree.hold(&path, kind)?;
+        made.finish(&self.tree.shown(&path), &finish, self.meter)?;
         self.note(&path);
         Ok(())
     }
@@ -181,8 +179,8 @@ impl Unpack<'_> {
     fn need_dir(&mut self, path: &Path) -> Result {
         match self.tree.item(path)? {
             Some(item) if item.kind == Kind::Dir => Ok(()),
-            Some(item) => {
-                self.remove(path, item.kind)?;
+            Some(_) => {
+                self.tree.remove_all(path)?;
                 self.tree.make_dir(path)
             }
             None => self.tree.make_dir(path),
@@ -200,16 +198,8 @@ impl Unpack<'_> {
                 );
                 Err(Failure::new(Code::Usage, message))
             }
-            Some(item) => self.remove(path, item.kind),
+            Some(_) => self.tree.remove_all(path),
         }
-    }
-
-    fn remove(&mut self, path: &Path, kind: Kind) -> Result {
-        // Only these may be the directory of something.
-        if matches!(kind, Kind::Dir | Kind::Symlink) {
-            self.places.removed();
-        }
-        self.tree.remove_all(path)
     }
 
     /// Does what a whiteout says; answers whether it is one.
@@ -247,7 +237,7 @@ impl Unpack<'_> {
         let brought = from_here.next().is_some_and(|made| made.starts_with(path));
         if !brought {
             return match self.tree.item(path)? {
-                Some(item) => self.remove(path, item.kind),
+                Some(_) => self.tree.remove_all(path),
                 None => Ok(()),
             };
         }
@@ -272,10 +262,14 @@ impl Unpack<'_> {
         let owner = match self.owner {
             Some(owner) => owner,
             None => (
-                pax.uid
-                    .map_or_else(|| id(header.uid().map_err(unreadable)?), Ok)?,
-                pax.gid
-                    .map_or_else(|| id(header.gid().map_err(unreadable)?), Ok)?,
+                id(pax
+                    .uid
+                    .map_or_else(|| header.uid(), Ok)
+                    .map_err(unreadable)?)?,
+                id(pax
+                    .gid
+                    .map_or_else(|| header.gid(), Ok)
+                    .map_err(unreadable)?)?,
             ),
         };
         // The crate does not see the sign of times before 1970.
@@ -291,7 +285,8 @@ impl Unpack<'_> {
             permissions: Some(Permissions::Kept(mode)),
             modified: pax.modified.or(modified),
             accessed: None,
-            xattrs: pax.xattrs,
+            xattrs: pax.xattrs(),
+            flags: None,
         })
     }
 
@@ -380,80 +375,13 @@ fn fill(entry: &mut Archived<'_>, buf: &mut [u8]) -> Result<usize> {
     Ok(filled)
 }
 
-fn link_target(entry: &Archived<'_>) -> Result<PathBuf> {
-    match entry.link_name_bytes() {
-        Some(target) => Ok(OsString::from_vec(target.into_owned()).into()),
+/// Where a link leads: as its PAX header says, else as its own does.
+fn link_target(said: Option<Vec<u8>>, entry: &Archived<'_>) -> Result<PathBuf> {
+    match said.or_else(|| entry.link_name_bytes().map(Cow::into_owned)) {
+        Some(target) => Ok(OsString::from_vec(target).into()),
         None => Err(Failure::new(
             Code::Usage,
             "the archive has a link that leads nowhere",
         )),
-    }
-}
-
-fn pax(entry: &mut Archived<'_>) -> Result<Pax> {
-    let mut pax = Pax::default();
-    let Some(extensions) = entry.pax_extensions().map_err(unreadable)? else {
-        return Ok(pax);
-    };
-    // The crate takes a newline in a value for its end.
-    let mut torn = false;
-    for extension in extensions {
-        let Ok(extension) = extension else {
-            torn = true;
-            continue;
-        };
-        let Ok(key) = extension.key() else { continue };
-        let (value, text) = (extension.value_bytes(), extension.value().ok());
-        if key.starts_with("GNU.sparse.") {
-            let message = "the archive has a file with holes in a form (PAX) that is not read";
-            return Err(Failure::new(Code::Usage, message)
-                .hint("pack it with `tar --format=gnu`, or without --sparse"));
-        }
-        match (key, text) {
-            ("uid", Some(text)) => pax.uid = text.parse().ok(),
-            ("gid", Some(text)) => pax.gid = text.parse().ok(),
-            ("mtime", Some(text)) => pax.modified = time(text),
-            _ => {
-                if let Some(name) = key.strip_prefix(XATTR) {
-                    pax.xattrs.push((name.into(), value.to_vec()));
-                }
-            }
-        }
-    }
-    if torn {
-        let path = entry.path_bytes();
-        let name = String::from_utf8_lossy(&path);
-        tracing::warn!("{name}: an attribute whose value has a newline in it is left out");
-    }
-    Ok(pax)
-}
-
-/// Seconds since 1970, perhaps with a fraction.
-fn time(text: &str) -> Option<SystemTime> {
-    let (sign, text) = match text.strip_prefix('-') {
-        Some(text) => (true, text),
-        None => (false, text),
-    };
-    let (seconds, fraction) = text.split_once('.').unwrap_or((text, ""));
-    let nanos = format!("{:0<9}", fraction.get(..9).unwrap_or(fraction));
-    let span = Duration::new(seconds.parse().ok()?, nanos.parse().ok()?);
-    match sign {
-        true => UNIX_EPOCH.checked_sub(span),
-        false => UNIX_EPOCH.checked_add(span),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_of_pax_headers_have_fractions() {
-        let after = |s, n| Some(UNIX_EPOCH + Duration::new(s, n));
-        assert_eq!(time("12"), after(12, 0));
-        assert_eq!(time("12.5"), after(12, 500_000_000));
-        assert_eq!(time("12.1234567891"), after(12, 123_456_789));
-        assert_eq!(time("-1.5"), Some(UNIX_EPOCH - Duration::from_millis(1500)));
-        assert_eq!(time("soon"), None);
     }
 }

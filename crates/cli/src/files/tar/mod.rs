@@ -1,9 +1,11 @@
 //! `tar`: archives in and out of a volume.
 
+mod acl;
 mod archive;
 mod bounded;
 mod create;
 mod extract;
+mod pax;
 mod sparse;
 mod unpacked;
 
@@ -22,7 +24,7 @@ use super::volumes::{Use, open};
 use crate::failure::{Code, Failure, Result};
 
 /// `stetfs tar`.
-pub(super) fn run(args: &TarArgs, json: bool) -> Result {
+pub(super) fn run(args: &TarArgs, json: bool) -> Result<Code> {
     let (image, path) = args.place.inside()?;
     let how = if args.create { Use::Read } else { Use::Write };
     let file = args.file.as_deref().filter(|file| *file != Path::new("-"));
@@ -40,8 +42,10 @@ pub(super) fn run(args: &TarArgs, json: bool) -> Result {
         close(volume, done)
     };
     // Standard output may be the archive.
-    meter.end(json && done.is_ok() && (args.extract || file.is_some()));
-    done
+    let json = json && (args.extract || file.is_some());
+    meter.end(json && done.is_ok());
+    let what = if args.create { "packed" } else { "unpacked" };
+    done.and_then(|()| meter.troubles.end(what, json))
 }
 
 fn close(volume: Volume, done: Result) -> Result {

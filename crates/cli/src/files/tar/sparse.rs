@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use tar::{EntryType, GnuExtSparseHeader, GnuSparseHeader, Header};
 
+use crate::failure::{Code, Failure};
 use crate::files::tree::Content;
 
 /// Makes a header one of a file of `size` bytes with these runs of data; gives the blocks that
@@ -47,8 +48,8 @@ pub(super) struct Data<'a> {
     content: &'a dyn Content,
     runs: std::vec::IntoIter<Range<u64>>,
     now: Range<u64>,
-    /// Why reading ended, which an [`io::Error`] cannot say.
-    pub(super) failed: Option<crate::failure::Failure>,
+    /// Why reading ended. The archive has the size already: zeroes stand for what is missing.
+    pub(super) failed: Option<Failure>,
 }
 
 impl<'a> Data<'a> {
@@ -73,17 +74,28 @@ impl Read for Data<'_> {
         let left = usize::try_from(self.now.end - self.now.start).unwrap_or(usize::MAX);
         let most = left.min(buf.len());
         let part = buf.get_mut(..most).unwrap_or_default();
-        match self.content.read_at(part, self.now.start) {
-            Ok(0) if most > 0 => Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(n) => {
-                self.now.start += n as u64;
-                Ok(n)
+        if most == 0 {
+            return Ok(0);
+        }
+        let read = match self.failed {
+            None => self.content.read_at(part, self.now.start),
+            Some(_) => Ok(0),
+        };
+        let n = match read {
+            Ok(n) if n > 0 => n,
+            Ok(_) => {
+                let short = || Failure::new(Code::Io, "a file was cut short while it was read");
+                self.failed.get_or_insert_with(short);
+                part.fill(0);
+                most
             }
             Err(e) => {
-                let text = e.to_string();
                 self.failed = Some(e);
-                Err(io::Error::other(text))
+                part.fill(0);
+                most
             }
-        }
+        };
+        self.now.start += n as u64;
+        Ok(n)
     }
 }

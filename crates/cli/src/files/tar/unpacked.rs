@@ -5,7 +5,7 @@
 //! before is followed, as layers of containers need it (`lib` that leads to `usr/lib`), but not out
 //! of the base.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 
@@ -14,16 +14,12 @@ use crate::files::tree::{Inside, Kind, Tree};
 
 /// Symbolic links that are followed for one name, as Linux has it.
 const MOST_LINKS: u32 = 40;
-/// Directories that are remembered.
-const KNOWN_MOST: usize = 1024;
 
 /// The directories into which is unpacked. All paths lead on from the base, by names only.
 pub(super) struct Unpacked<'a> {
     tree: &'a Inside,
     /// The base is the root of the volume.
     is_root: bool,
-    /// Directories of the archive.
-    known: HashMap<PathBuf, PathBuf>,
     /// Symbolic links that came from the archive.
     links: HashSet<PathBuf>,
 }
@@ -33,7 +29,6 @@ impl<'a> Unpacked<'a> {
         Unpacked {
             tree,
             is_root: base.parent().is_none(),
-            known: HashMap::new(),
             links: HashSet::new(),
         }
     }
@@ -43,7 +38,7 @@ impl<'a> Unpacked<'a> {
     ///
     /// # Errors
     /// A name that leads through a link of the archive, or out of the base.
-    pub(super) fn place(&mut self, name: &Path, make: bool) -> Result<Option<PathBuf>> {
+    pub(super) fn place(&self, name: &Path, make: bool) -> Result<Option<PathBuf>> {
         let (dir, last) = match (name.parent(), name.file_name()) {
             (Some(dir), Some(last)) => (dir, last),
             _ => return Ok(Some(PathBuf::new())),
@@ -51,25 +46,32 @@ impl<'a> Unpacked<'a> {
         Ok(self.dir(dir, make, name)?.map(|dir| dir.join(last)))
     }
 
-    fn dir(&mut self, dir: &Path, make: bool, name: &Path) -> Result<Option<PathBuf>> {
-        if let Some(known) = self.known.get(dir) {
-            return Ok(Some(known.clone()));
+    fn dir(&self, dir: &Path, make: bool, name: &Path) -> Result<Option<PathBuf>> {
+        // From the last directory that names alone lead to: the tree follows no links.
+        let mut names = Vec::new();
+        let mut at = dir;
+        while let (Some(above), Some(last)) = (at.parent(), at.file_name()) {
+            if self
+                .tree
+                .item(at)?
+                .is_some_and(|item| item.kind == Kind::Dir)
+            {
+                break;
+            }
+            names.push(last);
+            at = above;
         }
         let mut walk = Walk {
-            at: PathBuf::new(),
+            at: at.to_owned(),
             links: 0,
             make,
             name,
         };
-        for part in dir {
+        for part in names.into_iter().rev() {
             if !self.step(&mut walk, part)? {
                 return Ok(None);
             }
         }
-        if self.known.len() >= KNOWN_MOST {
-            self.known.clear();
-        }
-        self.known.insert(dir.to_owned(), walk.at.clone());
         Ok(Some(walk.at))
     }
 
@@ -120,11 +122,6 @@ impl<'a> Unpacked<'a> {
     /// A symbolic link of the archive was made at `place`.
     pub(super) fn made_link(&mut self, place: &Path) {
         self.links.insert(place.to_owned());
-    }
-
-    /// Something that may be the way to others is gone.
-    pub(super) fn removed(&mut self) {
-        self.known.clear();
     }
 }
 

@@ -3,39 +3,35 @@
 use std::cell::RefCell;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
+use std::io::Read;
 use std::ops::Range;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{
-    FileType, Mode, SeekFrom, Stat, Timespec, Timestamps, UTIME_OMIT, major, makedev, minor, seek,
-};
+use rustix::fs::{FileType, Mode, SeekFrom, ioctl_getflags, makedev, seek};
 use rustix::io::Errno;
 use rustix::process::{Resource, umask};
 use stetfs::Node;
 
 use super::host_dir::{Held, HostDir};
-use super::{Content, Finish, Item, Kind, Made, Permissions, Sink, Tree, Xattr, needs_owner, tame};
+use super::host_item::{has_no_flags, id, is_unsupported, kind, to_item};
+use super::host_made::HostMade;
+use super::way::Way;
+use super::{Content, Finish, Item, KEPT_FLAGS, Kind, Made, Named, Permissions, Sink, Tree, Xattr};
 use crate::failure::{Code, Failure, Result};
 use crate::files::failed::host;
-use crate::files::left_out::LeftOut;
-
-/// Set-group-id.
-const SET_GID: u32 = 0o2000;
+use crate::files::meter::Meter;
 
 /// The files below a directory of the host.
 ///
 /// A directory that was found stays open while paths lead through it: what is below it is there,
 /// whatever others make of its name meanwhile.
 pub(in crate::files) struct Host {
-    base: Rc<HostDir>,
-    /// Its path, for messages.
+    way: RefCell<Way<HostDir>>,
+    /// The path of the base, for messages.
     path: PathBuf,
-    /// The directories on the way to what was named last, by name, below each other.
-    way: RefCell<Vec<(OsString, Rc<HostDir>)>>,
     /// Permissions that something new does not get.
     umask: u32,
 }
@@ -46,90 +42,10 @@ struct Open {
     path: PathBuf,
 }
 
-/// Something that was made, or a directory that was there.
-struct HostMade {
-    held: Held,
-    path: PathBuf,
-    kind: Kind,
-    umask: u32,
-}
-
 /// A file that is made.
 struct HostFile {
     open: Open,
     made: HostMade,
-}
-
-fn kind(m: &Stat) -> Kind {
-    let device = (major(m.st_rdev), minor(m.st_rdev));
-    match FileType::from_raw_mode(m.st_mode) {
-        FileType::Directory => Kind::Dir,
-        FileType::Symlink => Kind::Symlink,
-        FileType::Fifo => Kind::Node(Node::Fifo),
-        FileType::Socket => Kind::Node(Node::Socket),
-        FileType::CharacterDevice => Kind::Node(Node::CharDevice(device.0, device.1)),
-        FileType::BlockDevice => Kind::Node(Node::BlockDevice(device.0, device.1)),
-        _ => Kind::File,
-    }
-}
-
-fn id(m: &Stat) -> (u64, u64) {
-    (m.st_dev, m.st_ino)
-}
-
-// The number of links is narrower on some machines.
-#[allow(clippy::useless_conversion)]
-fn to_item(m: &Stat) -> Item {
-    let time = |seconds: i64, nanos: u64| {
-        let whole = Duration::from_secs(seconds.unsigned_abs());
-        let at = match seconds < 0 {
-            true => UNIX_EPOCH.checked_sub(whole),
-            false => UNIX_EPOCH.checked_add(whole),
-        };
-        at.unwrap_or(UNIX_EPOCH) + Duration::from_nanos(nanos)
-    };
-    Item {
-        kind: kind(m),
-        mode: m.st_mode & 0o7777,
-        uid: m.st_uid,
-        gid: m.st_gid,
-        size: u64::try_from(m.st_size).unwrap_or(0),
-        links: m.st_nlink.into(),
-        id: id(m),
-        modified: time(m.st_mtime, m.st_mtime_nsec),
-        accessed: time(m.st_atime, m.st_atime_nsec),
-    }
-}
-
-/// For utimensat.
-fn timespec(time: Option<SystemTime>) -> Timespec {
-    let Some(time) = time else {
-        return Timespec {
-            tv_sec: 0,
-            tv_nsec: UTIME_OMIT,
-        };
-    };
-    let seconds = |d: Duration| i64::try_from(d.as_secs()).unwrap_or(i64::MAX);
-    match time.duration_since(UNIX_EPOCH) {
-        Ok(after) => Timespec {
-            tv_sec: seconds(after),
-            tv_nsec: after.subsec_nanos().into(),
-        },
-        Err(e) => {
-            let before = e.duration();
-            let nanos = i64::from(before.subsec_nanos());
-            let borrowed = i64::from(nanos > 0);
-            Timespec {
-                tv_sec: -seconds(before) - borrowed,
-                tv_nsec: borrowed * 1_000_000_000 - nanos,
-            }
-        }
-    }
-}
-
-/// What a file system without such a thing answers, or who may not.
-fn is_unsupported(e: Errno) -> bool {
-    matches!(e, Errno::OPNOTSUPP | Errno::PERM | Errno::NOSYS)
 }
 
 impl Content for Open {
@@ -142,6 +58,8 @@ impl Content for Open {
             .len();
         let start = match seek(&self.file, SeekFrom::Data(from)) {
             Err(Errno::NXIO) => return Ok(None),
+            // A pipe: it is read to its end.
+            Err(Errno::SPIPE) => return Ok(None),
             // A file system that does not tell.
             Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok((from < size).then_some(from..size)),
             start => start.map_err(failed)?,
@@ -155,9 +73,14 @@ impl Content for Open {
     }
 
     fn read_at(&self, buf: &mut [u8], at: u64) -> Result<usize> {
-        self.file
-            .read_at(buf, at)
-            .map_err(|e| host("read", &self.path, e))
+        let read = match self.file.read_at(buf, at) {
+            // A pipe has no places: what comes is next.
+            Err(e) if e.raw_os_error() == Some(Errno::SPIPE.raw_os_error()) => {
+                (&self.file).read(buf)
+            }
+            read => read,
+        };
+        read.map_err(|e| host("read", &self.path, e))
     }
 }
 
@@ -176,99 +99,12 @@ impl Sink for HostFile {
 }
 
 impl Made for HostFile {
-    fn item(&self) -> Result<Item> {
-        self.made.item()
+    fn item(&self, path: &Path) -> Result<Item> {
+        self.made.item(path)
     }
 
-    fn finish(&self, with: &Finish) -> Result<LeftOut> {
-        self.made.finish(with)
-    }
-}
-
-impl Made for HostMade {
-    fn item(&self) -> Result<Item> {
-        Ok(to_item(&self.stat()?))
-    }
-
-    fn finish(&self, with: &Finish) -> Result<LeftOut> {
-        let mut left_out = LeftOut::default();
-        let owned = match with.owner {
-            None => false,
-            Some(owner) => self.give_away(owner)?,
-        };
-        left_out.owners += u64::from(with.owner.is_some() && !owned);
-        for xattr in &with.xattrs {
-            let set = (owned || !needs_owner(&xattr.0)) && self.set_xattr(xattr)?;
-            left_out.attributes += u64::from(!set);
-        }
-        let mode = match with.permissions {
-            None => None,
-            Some(_) if self.kind == Kind::Symlink => None,
-            Some(Permissions::New(mode)) => {
-                left_out.bits += u64::from(mode != tame(self.kind, mode));
-                self.new_mode(mode)?
-            }
-            Some(Permissions::Kept(mode)) if owned => Some(mode),
-            Some(Permissions::Kept(mode)) => {
-                left_out.bits += u64::from(mode != tame(self.kind, mode));
-                Some(tame(self.kind, mode))
-            }
-        };
-        if let Some(mode) = mode {
-            let done = self.held.set_mode(mode);
-            done.map_err(|e| host("change", &self.path, e))?;
-        }
-        if with.modified.is_some() || with.accessed.is_some() {
-            let times = Timestamps {
-                last_access: timespec(with.accessed),
-                last_modification: timespec(with.modified),
-            };
-            let done = self.held.set_times(&times);
-            done.map_err(|e| host("set the times of", &self.path, e))?;
-        }
-        Ok(left_out)
-    }
-}
-
-impl HostMade {
-    fn stat(&self) -> Result<Stat> {
-        self.held.stat().map_err(|e| host("look at", &self.path, e))
-    }
-
-    /// Gives it away; answers whether it is the new owner's. As of cp(1), who may not give files
-    /// away gives them the group at least.
-    fn give_away(&self, (uid, gid): (u32, u32)) -> Result<bool> {
-        match self.held.set_owner(Some(uid), gid) {
-            Err(Errno::PERM | Errno::INVAL) => {
-                // Only the administrator, and who is in the group.
-                let _ = self.held.set_owner(None, gid);
-                let is = self.stat()?;
-                Ok((is.st_uid, is.st_gid) == (uid, gid))
-            }
-            done => done
-                .map(|()| true)
-                .map_err(|e| host("give away", &self.path, e)),
-        }
-    }
-
-    /// Sets an extended attribute; answers whether that is possible.
-    fn set_xattr(&self, (name, value): &Xattr) -> Result<bool> {
-        match self.held.set_xattr(name, value) {
-            Err(e) if is_unsupported(e) => Ok(false),
-            done => done
-                .map(|()| true)
-                .map_err(|e| host("set an attribute of", &self.path, e)),
-        }
-    }
-
-    /// The mode of something new that was not made with it: of a directory. It keeps the group of
-    /// the one that it is in, if that does (set-group-id), and may be sticky, as of cp(1).
-    fn new_mode(&self, mode: u32) -> Result<Option<u32>> {
-        if self.kind != Kind::Dir {
-            return Ok(None);
-        }
-        let inherited = self.stat()?.st_mode & SET_GID;
-        Ok(Some((tame(self.kind, mode) & !self.umask) | inherited))
+    fn finish(&self, path: &Path, with: &Finish, meter: &mut Meter) -> Result {
+        self.made.finish(path, with, meter)
     }
 }
 
@@ -294,34 +130,40 @@ impl Host {
         let mask = umask(Mode::RWXG | Mode::RWXO);
         umask(mask);
         Ok(Host {
-            base: Rc::new(base),
+            way: RefCell::new(Way::new(base)),
             path: path.to_owned(),
-            way: RefCell::default(),
             umask: mask.bits(),
         })
     }
 
     /// The directory that holds what is at `path`, and its name there.
     fn at<'p>(&self, path: &'p Path) -> Result<(Rc<HostDir>, &'p OsStr)> {
-        let Some(name) = path.file_name() else {
-            return Ok((Rc::clone(&self.base), OsStr::new(".")));
-        };
         let mut way = self.way.borrow_mut();
-        let mut at = Rc::clone(&self.base);
-        let above = path.parent().into_iter().flat_map(Path::iter);
-        for (known, part) in above.enumerate() {
-            if way.get(known).is_none_or(|(name, _)| name != part) {
-                way.truncate(known);
-                let dir = at
-                    .dir(part)
-                    .map_err(|e| host("go to the directory of", &self.shown(path), e))?;
-                way.push((part.to_owned(), Rc::new(dir)));
-            }
-            if let Some((_, dir)) = way.get(known) {
-                at = Rc::clone(dir);
-            }
-        }
-        Ok((at, name))
+        let Some(name) = path.file_name() else {
+            return Ok((Rc::clone(way.base()), OsStr::new(".")));
+        };
+        let above = path.parent().unwrap_or(Path::new(""));
+        let dir = way.dir(above, |dir, name, _| dir.dir(name));
+        let dir = dir.map_err(|e| host("go to the directory of", &self.shown(path), e))?;
+        Ok((dir, name))
+    }
+
+    /// What `path` leads to, symbolic links followed. A pipe is waited for, as of cp(1): it was
+    /// named.
+    ///
+    /// # Errors
+    /// It is not there, or not for us.
+    pub(in crate::files) fn named(path: &Path) -> Result<Named> {
+        let file = File::open(path).map_err(|e| host("open", path, e))?;
+        let m = rustix::fs::fstat(&file).map_err(|e| host("look at", path, e))?;
+        let path = path.to_owned();
+        Ok(Named {
+            item: Item {
+                kind: Kind::File,
+                ..to_item(&m)
+            },
+            content: Some(Box::new(Open { file, path })),
+        })
     }
 
     /// Does something in the directory that holds what is at `path`.
@@ -395,6 +237,18 @@ impl Tree for Host {
         Ok(all)
     }
 
+    fn flags(&self, path: &Path, item: &Item) -> Result<Option<u32>> {
+        if !matches!(item.kind, Kind::File | Kind::Dir) {
+            return Ok(None);
+        }
+        let file = self.with(path, "open", HostDir::open_file)?;
+        match ioctl_getflags(&file) {
+            Ok(flags) => Ok(Some(flags.bits() & KEPT_FLAGS)),
+            Err(e) if is_unsupported(e) || has_no_flags(e) => Ok(None),
+            Err(e) => Err(host("read the flags of", &self.shown(path), e)),
+        }
+    }
+
     fn open(&self, path: &Path, item: &Item) -> Result<Box<dyn Content>> {
         let file = self.with(path, "open", HostDir::open_file)?;
         let m = rustix::fs::fstat(&file).map_err(|e| host("look at", &self.shown(path), e))?;
@@ -417,7 +271,6 @@ impl Tree for Host {
         Ok(Box::new(HostFile {
             made: HostMade {
                 held,
-                path: path.clone(),
                 kind: Kind::File,
                 umask: self.umask,
             },
@@ -456,11 +309,10 @@ impl Tree for Host {
         let held = self.with(path, "open", HostDir::hold)?;
         let made = HostMade {
             held,
-            path: self.shown(path),
             kind: what,
             umask: self.umask,
         };
-        let m = made.stat()?;
+        let m = made.stat(&self.shown(path))?;
         // Another name of it would be of a file that somebody else put here.
         if kind(&m) != what || (what != Kind::Dir && m.st_nlink != 1) {
             return Err(self.replaced(path));

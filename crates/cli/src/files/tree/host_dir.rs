@@ -133,6 +133,12 @@ impl Held {
         Ok(Held(file.try_clone()?.into()))
     }
 
+    /// Opens it for reading; nobody is waited for.
+    pub(super) fn open(&self) -> Result<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        openat(CWD, self.path(), flags, Mode::empty())
+    }
+
     pub(super) fn stat(&self) -> Result<Stat> {
         statat(&self.0, "", AtFlags::EMPTY_PATH)
     }

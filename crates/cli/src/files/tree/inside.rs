@@ -1,32 +1,47 @@
 //! The files of a volume.
 
-use std::ffi::OsString;
+use std::cell::RefCell;
+use std::ffi::{OsStr, OsString};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use stetfs::{File, Metadata, Node, SetMetadata, Volume};
 
-use super::{Content, Finish, Item, Kind, Made, Permissions, Sink, Tree, Xattr};
-use crate::failure::Result;
+use super::way::Way;
+use super::{
+    Content, Finish, Item, KEPT_FLAGS, Kind, Made, Named, Permissions, Sink, Tree, Xattr,
+    has_no_room,
+};
+use crate::failure::{Failure, Result};
 use crate::files::left_out::LeftOut;
+use crate::files::meter::Meter;
 
-/// The files below a directory of a volume.
+/// The files below a directory of a volume. The directories on the way to what was named last are
+/// held, so that a name in them takes no walk from the base.
 pub(in crate::files) struct Inside {
-    volume: Volume,
-    base: PathBuf,
+    way: RefCell<Way<Volume>>,
+    /// The path of the base, for messages.
+    path: PathBuf,
 }
 
-/// Something in a volume.
+/// Something in a volume: a name in a directory.
 struct InsideMade {
-    volume: Volume,
-    path: PathBuf,
+    dir: Rc<Volume>,
+    name: OsString,
     kind: Kind,
+}
+
+/// An open file, and the path of its directory, for messages.
+struct Open {
+    file: File,
+    dir: PathBuf,
 }
 
 /// A file that is made.
 struct InsideFile {
-    file: File,
+    open: Open,
     made: InsideMade,
 }
 
@@ -52,74 +67,165 @@ impl Inside {
     /// It is not there, or no directory.
     pub(in crate::files) fn below(volume: &Volume, base: &Path) -> Result<Inside> {
         Ok(Inside {
-            volume: volume.beneath(base)?,
-            base: base.to_owned(),
+            way: RefCell::new(Way::new(volume.within(base)?)),
+            path: base.to_owned(),
         })
     }
 
-    fn made(&self, path: &Path, kind: Kind) -> InsideMade {
-        InsideMade {
-            volume: self.volume.clone(),
-            path: self.shown(path),
-            kind,
-        }
+    /// What `path` leads to, if it is a symbolic link to something that is no directory.
+    ///
+    /// # Errors
+    /// It leads to nothing, or to what cannot be read.
+    pub(in crate::files) fn named(volume: &Volume, path: &Path) -> Result<Named> {
+        let item = to_item(volume, &volume.metadata(path)?);
+        let content: Option<Box<dyn Content>> = match item.kind {
+            Kind::File => {
+                let file = volume.open_file(path)?;
+                file.check_map()?;
+                let dir = PathBuf::new();
+                Some(Box::new(Open { file, dir }))
+            }
+            _ => None,
+        };
+        Ok(Named { item, content })
+    }
+
+    /// What is known of `path`, as the library has it.
+    pub(in crate::files) fn metadata(&self, path: &Path) -> Result<Metadata> {
+        self.with(path, |dir, name| dir.symlink_metadata(name))
     }
 
     /// Removes a directory with all that is in it, or a file.
     pub(in crate::files) fn remove_all(&self, path: &Path) -> Result {
-        Ok(self.volume.remove_dir_all(self.shown(path))?)
+        self.with(path, |dir, name| dir.remove_dir_all(name))
+    }
+
+    /// The path of the directory that holds what is at `path`, for messages.
+    fn shown_dir(&self, path: &Path) -> PathBuf {
+        self.shown(path.parent().unwrap_or(Path::new("")))
+    }
+
+    /// The directory that holds what is at `path`, and its name there.
+    fn at<'p>(&self, path: &'p Path) -> stetfs::Result<(Rc<Volume>, &'p OsStr)> {
+        let mut way = self.way.borrow_mut();
+        let Some(name) = path.file_name() else {
+            return Ok((Rc::clone(way.base()), OsStr::new(".")));
+        };
+        let dir = way.dir(
+            path.parent().unwrap_or(Path::new("")),
+            |dir, name, above| dir.within(name).map_err(|e| e.below(&self.shown(above))),
+        )?;
+        Ok((dir, name))
+    }
+
+    /// Does something in the directory that holds what is at `path`.
+    fn with<T>(
+        &self,
+        path: &Path,
+        op: impl FnOnce(&Volume, &OsStr) -> stetfs::Result<T>,
+    ) -> Result<T> {
+        self.attempt(path, op).map_err(Failure::from)
+    }
+
+    /// As [`with`](Self::with), with the library's error.
+    fn attempt<T>(
+        &self,
+        path: &Path,
+        op: impl FnOnce(&Volume, &OsStr) -> stetfs::Result<T>,
+    ) -> stetfs::Result<T> {
+        let (dir, name) = self.at(path)?;
+        op(&dir, name).map_err(|e| e.below(&self.shown_dir(path)))
+    }
+
+    fn made(&self, path: &Path, kind: Kind) -> Result<InsideMade> {
+        let (dir, name) = self.at(path)?;
+        Ok(InsideMade {
+            dir,
+            name: name.to_owned(),
+            kind,
+        })
     }
 }
 
-impl Content for File {
+impl Content for Open {
     fn next_data(&self, from: u64) -> Result<Option<Range<u64>>> {
-        Ok(File::next_data(self, from)?)
+        Ok(self.file.next_data(from).map_err(|e| e.below(&self.dir))?)
     }
 
     fn read_at(&self, buf: &mut [u8], at: u64) -> Result<usize> {
-        Ok(File::read_at(self, buf, at)?)
+        Ok(self.file.read_at(buf, at).map_err(|e| e.below(&self.dir))?)
     }
 }
 
 impl Sink for InsideFile {
     fn write_at(&self, bytes: &[u8], at: u64) -> Result {
-        Ok(self.file.write_all_at(bytes, at)?)
+        let Open { file, dir } = &self.open;
+        Ok(file.write_all_at(bytes, at).map_err(|e| e.below(dir))?)
     }
 
     fn set_len(&self, size: u64) -> Result {
-        Ok(self.file.set_len(size)?)
+        let Open { file, dir } = &self.open;
+        Ok(file.set_len(size).map_err(|e| e.below(dir))?)
     }
 }
 
 impl Made for InsideFile {
-    fn item(&self) -> Result<Item> {
-        self.made.item()
+    fn item(&self, path: &Path) -> Result<Item> {
+        self.made.item(path)
     }
 
-    fn finish(&self, with: &Finish) -> Result<LeftOut> {
-        self.made.finish(with)
+    fn finish(&self, path: &Path, with: &Finish, meter: &mut Meter) -> Result {
+        self.made.finish(path, with, meter)
     }
 }
 
 impl Made for InsideMade {
-    fn item(&self) -> Result<Item> {
-        let m = self.volume.symlink_metadata(&self.path)?;
-        Ok(to_item(&self.volume, &m))
+    fn item(&self, path: &Path) -> Result<Item> {
+        let m = self.dir.symlink_metadata(&self.name);
+        let m = m.map_err(|e| above(e, path))?;
+        Ok(to_item(&self.dir, &m))
     }
 
-    fn finish(&self, with: &Finish) -> Result<LeftOut> {
-        let mut left_out = LeftOut::default();
-        for (name, value) in &with.xattrs {
-            match self.volume.set_symlink_xattr(&self.path, name, value) {
+    fn finish(&self, path: &Path, with: &Finish, meter: &mut Meter) -> Result {
+        self.give(path, with, meter)
+            .map_err(|e| above(e, path).into())
+    }
+}
+
+/// An error of a name in a directory, with the whole path of what has it.
+fn above(e: stetfs::Error, path: &Path) -> stetfs::Error {
+    match e.path() == Path::new(".") {
+        true => e.below(path),
+        false => e.below(path.parent().unwrap_or(Path::new(""))),
+    }
+}
+
+impl InsideMade {
+    fn give(&self, path: &Path, with: &Finish, meter: &mut Meter) -> stetfs::Result<()> {
+        let (dir, name) = (&self.dir, &self.name);
+        // A new owner takes `security.capability` away, and an ACL changes the mode.
+        if let Some((uid, gid)) = with.owner {
+            let owner = SetMetadata::new().owner(uid).group(gid).clone();
+            dir.set_symlink_metadata(name, &owner)?;
+        }
+        for (xattr, value) in &with.xattrs {
+            match dir.set_symlink_xattr(name, xattr, value) {
                 // Of another kind of file system.
-                Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => left_out.attributes += 1,
+                Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => {
+                    meter.left_out(LeftOut {
+                        attributes: 1,
+                        ..LeftOut::default()
+                    });
+                }
+                Err(e) if e.raw_os_error().is_some_and(has_no_room) => {
+                    let mut trouble = Failure::from(above(e, path));
+                    trouble.message += &format!(" (the attribute {})", xattr.display());
+                    meter.troubles.tell(&trouble);
+                }
                 done => done?,
             }
         }
         let mut set = SetMetadata::new();
-        if let Some((uid, gid)) = with.owner {
-            set.owner(uid).group(gid);
-        }
         if let (Some(permissions), true) = (with.permissions, self.kind != Kind::Symlink) {
             set.mode(permissions.mode());
         }
@@ -129,8 +235,25 @@ impl Made for InsideMade {
         if let Some(time) = with.accessed {
             set.accessed(time);
         }
-        self.volume.set_symlink_metadata(&self.path, &set)?;
-        Ok(left_out)
+        dir.set_symlink_metadata(name, &set)?;
+        let Some(flags) = with.flags else {
+            return Ok(());
+        };
+        let now = dir.flags(name)?;
+        if now & KEPT_FLAGS == flags {
+            return Ok(());
+        }
+        match dir.set_flags(name, now & !KEPT_FLAGS | flags) {
+            // Of another kind of volume.
+            Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => {
+                meter.left_out(LeftOut {
+                    flags: 1,
+                    ..LeftOut::default()
+                });
+                Ok(())
+            }
+            done => done,
+        }
     }
 }
 
@@ -140,14 +263,17 @@ const NOTHING: [i32; 3] = [libc::ENOENT, libc::ENOTDIR, libc::ELOOP];
 impl Tree for Inside {
     fn shown(&self, path: &Path) -> PathBuf {
         match path.as_os_str().is_empty() {
-            true => self.base.clone(),
-            false => self.base.join(path),
+            true => self.path.clone(),
+            false => self.path.join(path),
         }
     }
 
     fn item(&self, path: &Path) -> Result<Option<Item>> {
-        match self.volume.symlink_metadata(self.shown(path)) {
-            Ok(m) => Ok(Some(to_item(&self.volume, &m))),
+        let found = self.attempt(path, |dir, name| {
+            Ok(to_item(dir, &dir.symlink_metadata(name)?))
+        });
+        match found {
+            Ok(item) => Ok(Some(item)),
             // Also behind a file, or a symbolic link.
             Err(e) if e.raw_os_error().is_some_and(|e| NOTHING.contains(&e)) => Ok(None),
             Err(e) => Err(e.into()),
@@ -155,10 +281,11 @@ impl Tree for Inside {
     }
 
     fn names(&self, dir: &Path) -> Result<Vec<OsString>> {
-        let mut names = Vec::new();
-        for entry in self.volume.read_dir(self.shown(dir))? {
-            names.push(entry?.file_name().to_owned());
-        }
+        let mut names = self.with(dir, |at, name| {
+            let entries = at.read_dir(name)?;
+            let names = entries.map(|entry| Ok(entry?.file_name().to_owned()));
+            names.collect::<stetfs::Result<Vec<_>>>()
+        })?;
         names.sort_unstable();
         Ok(names)
     }
@@ -168,57 +295,75 @@ impl Tree for Inside {
     }
 
     fn link(&self, path: &Path) -> Result<PathBuf> {
-        Ok(self.volume.read_link(self.shown(path))?)
+        self.with(path, |dir, name| dir.read_link(name))
     }
 
     fn xattrs(&self, path: &Path) -> Result<Vec<Xattr>> {
-        let path = self.shown(path);
-        let mut all = Vec::new();
-        for name in self.volume.symlink_xattrs(&path)? {
-            if let Some(value) = self.volume.symlink_xattr(&path, &name)? {
-                all.push((name, value));
+        self.with(path, |dir, file| {
+            let mut all = Vec::new();
+            for name in dir.symlink_xattrs(file)? {
+                if let Some(value) = dir.symlink_xattr(file, &name)? {
+                    all.push((name, value));
+                }
             }
+            Ok(all)
+        })
+    }
+
+    fn flags(&self, path: &Path, item: &Item) -> Result<Option<u32>> {
+        match item.kind {
+            Kind::File | Kind::Dir => {
+                let flags = self.with(path, |dir, name| dir.flags(name))?;
+                Ok(Some(flags & KEPT_FLAGS))
+            }
+            _ => Ok(None),
         }
-        Ok(all)
     }
 
     fn open(&self, path: &Path, _: &Item) -> Result<Box<dyn Content>> {
-        let file = self.volume.open_file(self.shown(path))?;
-        file.check_map()?;
-        Ok(Box::new(file))
+        let file = self.with(path, |dir, name| {
+            let file = dir.open_file(name)?;
+            file.check_map().map(|()| file)
+        })?;
+        let dir = self.shown_dir(path);
+        Ok(Box::new(Open { file, dir }))
     }
 
     fn make_dir(&self, path: &Path) -> Result {
-        Ok(self.volume.create_dir(self.shown(path))?)
+        self.with(path, |dir, name| dir.create_dir(name))
     }
 
     fn make_file(&self, path: &Path, _: Permissions) -> Result<Box<dyn Sink>> {
         let mut options = File::options();
         options.write(true).create_new(true);
+        let file = self.with(path, |dir, name| options.open(dir, name))?;
+        let dir = self.shown_dir(path);
         Ok(Box::new(InsideFile {
-            file: options.open(&self.volume, self.shown(path))?,
-            made: self.made(path, Kind::File),
+            open: Open { file, dir },
+            made: self.made(path, Kind::File)?,
         }))
     }
 
     fn make_link(&self, target: &Path, path: &Path) -> Result {
-        Ok(self.volume.symlink(target, self.shown(path))?)
+        self.with(path, |dir, name| dir.symlink(target, name))
     }
 
     fn make_node(&self, path: &Path, node: Node, _: Permissions) -> Result<bool> {
-        self.volume.create_node(self.shown(path), node)?;
+        self.with(path, |dir, name| dir.create_node(name, node))?;
         Ok(true)
     }
 
     fn hard_link(&self, path: &Path, name: &Path) -> Result {
-        Ok(self.volume.hard_link(self.shown(path), self.shown(name))?)
+        let way = self.way.borrow();
+        let linked = way.base().hard_link(path, name);
+        Ok(linked.map_err(|e| e.below(&self.path))?)
     }
 
     fn hold(&self, path: &Path, what: Kind) -> Result<Box<dyn Made>> {
-        Ok(Box::new(self.made(path, what)))
+        Ok(Box::new(self.made(path, what)?))
     }
 
     fn remove(&self, path: &Path) -> Result {
-        Ok(self.volume.remove_file(self.shown(path))?)
+        self.with(path, |dir, name| dir.remove_file(name))
     }
 }

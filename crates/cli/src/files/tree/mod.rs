@@ -3,7 +3,11 @@
 mod entered;
 mod host;
 mod host_dir;
+mod host_item;
+mod host_made;
 mod inside;
+mod source;
+mod way;
 
 use std::ffi::{OsStr, OsString};
 use std::ops::Range;
@@ -16,8 +20,9 @@ use stetfs::{Metadata, Node};
 pub(super) use entered::Entered;
 pub(super) use host::Host;
 pub(super) use inside::Inside;
+pub(super) use source::Source;
 
-use super::left_out::LeftOut;
+use super::meter::Meter;
 use crate::failure::{Code, Failure, Result};
 
 /// What something is.
@@ -101,13 +106,14 @@ pub(super) struct Item {
 /// An extended attribute: name and value.
 pub(super) type Xattr = (OsString, Vec<u8>);
 
-/// Directories that lie in each other at most: each takes memory, and time for all below it.
-const DEPTH_MOST: usize = 1000;
+/// Directories that lie in each other at most: each takes memory, and on the host a descriptor.
+const DEPTH_MOST: usize = 8000;
 
 /// # Errors
 /// A path through too many directories.
 pub(super) fn check_depth(path: &Path) -> Result {
-    if path.iter().count() <= DEPTH_MOST {
+    // A name takes two bytes with its slash.
+    if path.as_os_str().len() <= 2 * DEPTH_MOST || path.iter().count() <= DEPTH_MOST {
         return Ok(());
     }
     let begins: String = path.to_string_lossy().chars().take(100).collect();
@@ -120,6 +126,16 @@ pub(super) fn needs_owner(xattr: &OsStr) -> bool {
     let name = xattr.as_encoded_bytes();
     name.starts_with(b"security.") || name.starts_with(b"trusted.")
 }
+
+/// Whether an attribute could not be set because there is no room for it, or not for one like it:
+/// other file systems hold larger ones, or more.
+fn has_no_room(errno: i32) -> bool {
+    use libc::{E2BIG, EDQUOT, EINVAL, ENOSPC, ERANGE};
+    matches!(errno, E2BIG | EDQUOT | EINVAL | ENOSPC | ERANGE)
+}
+
+/// Set-group-id.
+pub(super) const SET_GID: u32 = 0o2000;
 
 /// A mode without what has power. That directories are sticky takes some away, and stays, as of
 /// cp(1).
@@ -158,7 +174,16 @@ pub(super) struct Finish {
     pub(super) modified: Option<SystemTime>,
     pub(super) accessed: Option<SystemTime>,
     pub(super) xattrs: Vec<Xattr>,
+    /// [`KEPT_FLAGS`], of files and directories. They come last: by some nothing can be changed.
+    pub(super) flags: Option<u32>,
 }
+
+/// Inode flags that copies keep: what chattr(1) sets and clears on ext4, but for those that say how
+/// content lies on its volume (`extents`, `casefold`, `dax`).
+pub(super) const KEPT_FLAGS: u32 = 0x2003_c0ff;
+/// Of them, those that keep even the administrator from changing a file: `immutable` and `append
+/// only`.
+pub(super) const GUARDS: u32 = 0x30;
 
 /// The content of a file that is read.
 pub(super) trait Content {
@@ -174,7 +199,7 @@ const MAX_RUNS: usize = 1 << 20;
 
 /// All runs of data of a file of `size` bytes; an empty one at the end stands for a hole there. To
 /// be asked for before anything is read: the kernel takes what it has read ahead for data.
-pub(super) fn runs(content: &dyn Content, size: u64) -> Result<Vec<Range<u64>>> {
+fn runs(content: &dyn Content, size: u64) -> Result<Vec<Range<u64>>> {
     let mut runs = Vec::new();
     let mut at = 0;
     while let Some(run) = content.next_data(at)? {
@@ -200,10 +225,17 @@ pub(super) fn runs(content: &dyn Content, size: u64) -> Result<Vec<Range<u64>>> 
 
 /// Something that was made, or a directory that was there, whatever becomes of its name.
 pub(super) trait Made {
-    /// Its attributes now.
-    fn item(&self) -> Result<Item>;
-    /// Gives it what it is to have; answers what it could not have.
-    fn finish(&self, with: &Finish) -> Result<LeftOut>;
+    /// Its attributes now. `path` is its whole path, for messages.
+    fn item(&self, path: &Path) -> Result<Item>;
+    /// Gives it what it is to have; tells `meter` what it could not have.
+    fn finish(&self, path: &Path, with: &Finish, meter: &mut Meter) -> Result;
+}
+
+/// Something that was named itself, symbolic links followed.
+pub(super) struct Named {
+    pub(super) item: Item,
+    /// The content of a file, or of what is read as one.
+    pub(super) content: Option<Box<dyn Content>>,
 }
 
 /// The content of a file that is made.
@@ -230,6 +262,8 @@ pub(super) trait Tree {
     fn link(&self, path: &Path) -> Result<PathBuf>;
     /// Extended attributes.
     fn xattrs(&self, path: &Path) -> Result<Vec<Xattr>>;
+    /// The [`KEPT_FLAGS`] of a file or directory; `None` where there are no flags.
+    fn flags(&self, path: &Path, item: &Item) -> Result<Option<u32>>;
     /// Opens a file for reading, which must be the one that `item` tells of.
     fn open(&self, path: &Path, item: &Item) -> Result<Box<dyn Content>>;
 
