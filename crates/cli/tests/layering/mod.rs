@@ -39,7 +39,7 @@ const MAY_IMPORT: [(&str, &[&str]); 20] = [
     (
         "crash",
         &[
-            "stetfs", "fuse", "ondisk", "block", "nvm", "flash", "testkit",
+            "stetfs", "fuse", "ondisk", "block", "nbd", "nvm", "flash", "testkit",
         ],
     ),
     (

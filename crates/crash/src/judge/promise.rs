@@ -66,6 +66,10 @@ impl Promises {
         for (i, op) in script.ops.iter().enumerate().take(acked) {
             let (at, state) = (i + 1, &script.states[i + 1]);
             let lost = script.failure.as_ref().filter(|f| f.loses && at > f.since);
+            // What is copied may be what was lost.
+            if let (Some(_), Op::Copy { to, .. }) = (lost, op) {
+                p.told.extend(state.find(to));
+            }
             let (path, only_data) = match op {
                 Op::SyncAll | Op::Freeze | Op::Remount | Op::Commit => {
                     p.state = at;

@@ -8,7 +8,6 @@ use std::sync::LazyLock;
 
 use stetfs::low::{PolicyKind, Preset, check_option, options_help};
 
-use super::fault::FAULTS;
 use crate::canary;
 use crate::workload::{Deed, Family};
 
@@ -84,6 +83,26 @@ const OPTIONS: &[(&str, &[(&str, u32)])] = &[
     ("transport", &[("library", 3), ("nbd", 1)]),
     ("fault", FAULTS),
 ];
+
+/// The values of the dimension `fault`.
+const FAULTS: &[(&str, u32)] = &[
+    ("none", 24),
+    ("flush-once", 1),
+    ("flush-on", 1),
+    ("flush-inside", 1),
+    ("write-once", 1),
+    ("write-on", 1),
+    ("write-range", 1),
+    ("read-once", 1),
+    ("read-range", 1),
+    ("forgetful", 2),
+    ("dies", 1),
+    // A deliberate fault, which the lab must find.
+    ("careless", 0),
+];
+
+/// Faults of a server, which take one.
+pub(super) const OF_SERVERS: [&str; 3] = ["forgetful", "dies", "careless"];
 
 /// Of the work.
 const WORK: &[(&str, &[(&str, u32)])] = &[

@@ -11,30 +11,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use stetfs::low::{BlockDevice, DataMode, FsError, MemDevice};
 use stetfs_block::{Fault, FaultInjector, Op, Read, Recorder, Result, Share, Stats, Write};
 
+use super::dimension::OF_SERVERS;
 use super::plan::Plan;
 
 /// The device of a run: memory, requests to it that fail, and the record above.
 pub(super) type Device = Recorder<FaultInjector<MemDevice>>;
-
-/// The values of the dimension `fault`.
-pub(super) const FAULTS: &[(&str, u32)] = &[
-    ("none", 24),
-    ("flush-once", 1),
-    ("flush-on", 1),
-    ("flush-inside", 1),
-    ("write-once", 1),
-    ("write-on", 1),
-    ("write-range", 1),
-    ("read-once", 1),
-    ("read-range", 1),
-    ("forgetful", 2),
-    ("dies", 1),
-    // A deliberate fault, which the lab must find.
-    ("careless", 0),
-];
-
-/// Faults of a server, which take one.
-pub(super) const OF_SERVERS: [&str; 3] = ["forgetful", "dies", "careless"];
 
 /// The request that is the first to fail is one of the first 2, 4, … 2^N of its kind.
 const FLUSHES: u32 = 6;

@@ -6,8 +6,7 @@ use std::fmt;
 use anyhow::{Result, bail};
 use stetfs::low::{Composition, Preset, check_region};
 
-use super::dimension::{Dimension, FOCUS, JOURNAL, OP, UNSAID, dimensions};
-use super::fault::OF_SERVERS;
+use super::dimension::{Dimension, FOCUS, JOURNAL, OF_SERVERS, OP, UNSAID, dimensions};
 
 /// `NAME=VALUE`, of a dimension that is not drawn.
 pub type Fixed = (String, String);

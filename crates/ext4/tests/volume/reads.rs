@@ -1,5 +1,5 @@
 //! Each read that an operation takes fails once, with nothing in memory: the operation is done, or
-//! leaves nothing behind.
+//! leaves nothing behind (space.S5).
 
 use std::sync::Arc;
 
