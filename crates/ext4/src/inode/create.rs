@@ -203,7 +203,10 @@ impl Fs {
         body: &mut InodeBody,
     ) -> Result<()> {
         body.set_links(0);
-        self.inodes.orphan_add(h, inode, body)?;
-        self.inodes.store_inode(h, inode, body)
+        // One that is on no list would stay for ever.
+        self.vol.whole_or_damaged(|| {
+            self.inodes.orphan_add(h, inode, body)?;
+            self.inodes.store_inode(h, inode, body)
+        })
     }
 }

@@ -257,6 +257,11 @@ fn nor_with_block_maps_and_small_groups() {
     each_read_fails(&mkfs);
 }
 
+#[test]
+fn nor_with_a_file_of_orphans() {
+    each_read_fails(&Mkfs::blocks(1024).feature("orphan_file").journal_mib(1));
+}
+
 /// The same with a fault that the mending is for.
 #[test]
 #[should_panic(expected = "inode bitmap")]
