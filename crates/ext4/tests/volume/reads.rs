@@ -1,5 +1,5 @@
 //! Each read that an operation takes fails once, with nothing in memory: the operation is done, or
-//! leaves nothing behind (space.S5).
+//! leaves nothing behind.
 
 use std::sync::Arc;
 
@@ -234,6 +234,7 @@ fn each_read_fails(mkfs: &Mkfs) {
     }
 }
 
+/// space.S5.
 #[test]
 fn what_fails_at_any_read_leaves_nothing_behind() {
     each_read_fails(&Mkfs::blocks(1024).journal_mib(1));
