@@ -65,6 +65,7 @@ fn down(args: &UmountArgs, mount: &MountEntry) -> Result {
     let volume = volume_of(mount);
     let others = other_mounts(mount)?;
     let viewers = viewers(&mount.dev);
+    let left = control::left_behind(&mount.dev);
     take_down(mount, args.lazy)?;
     // Another volume may have the device number already, but not these mounts'.
     let elsewhere = other_mounts(mount)?.iter().any(|id| others.contains(id));
@@ -85,7 +86,7 @@ fn down(args: &UmountArgs, mount: &MountEntry) -> Result {
         // Killed, or never had a socket. Then the lock tells.
         None => {
             if !elsewhere {
-                control::remove_stale(&mount.dev);
+                left.iter().for_each(|socket| control::remove(socket));
                 stetfs_fuse::mend_switch();
             }
             wait_unlocked(&volume)?;

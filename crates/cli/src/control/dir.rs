@@ -130,10 +130,14 @@ impl Dir {
         Ok(stream)
     }
 
-    /// The number of what has this name; none if nothing has.
-    pub(super) fn inode(&self, name: &str) -> Option<u64> {
-        let stat = rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW);
-        stat.ok().map(|stat| stat.st_ino)
+    /// What has this name, to be known again; none if nothing has. A number may be another file's
+    /// soon, but not with the same time.
+    pub(super) fn identity(&self, name: &str) -> Option<String> {
+        let stat = rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        Some(format!(
+            "{}-{}.{}",
+            stat.st_ino, stat.st_mtime, stat.st_mtime_nsec
+        ))
     }
 
     /// Removes the socket of this name, if there is one.
@@ -197,10 +201,10 @@ mod tests {
         dir.connect("a.sock").unwrap();
         let mode = std::fs::metadata(path("moved/a.sock")).unwrap();
         assert_eq!(mode.permissions().mode() & 0o777, 0o600);
-        assert!(dir.inode("a.sock").is_some());
+        assert!(dir.identity("a.sock").is_some());
         let _turn = dir.turn().unwrap();
         dir.remove("a.sock").unwrap();
-        assert!(dir.inode("a.sock").is_none());
+        assert!(dir.identity("a.sock").is_none());
         dir.remove("a.sock").unwrap();
     }
 }

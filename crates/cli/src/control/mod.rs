@@ -33,23 +33,27 @@ pub(crate) fn bind(dev: &str) -> io::Result<Entrance> {
     // The device number is ours now: whatever is there belongs to a server that is gone.
     dir.remove(&name)?;
     let socket = dir.bind(&name)?;
-    // To be known again: the number is nobody else's while the socket is open.
-    let inode = dir.inode(&name).ok_or(io::ErrorKind::NotFound)?;
+    let identity = dir.identity(&name).ok_or(io::ErrorKind::NotFound)?;
     Ok(Entrance {
         socket,
-        name: format!("{name} {inode}"),
+        name: known(&name, &identity),
     })
+}
+
+/// A socket by its name, to be known again.
+fn known(name: &str, identity: &str) -> String {
+    format!("{name} {identity}")
 }
 
 /// Removes the socket of a server that ends: `entrance` is the name that [`bind`] gave.
 pub(crate) fn remove(entrance: &str) {
-    let Some((name, inode)) = entrance.split_once(' ') else {
+    let Some((name, identity)) = entrance.split_once(' ') else {
         return;
     };
     let Ok(dir) = Dir::open() else { return };
     let Ok(_turn) = dir.turn() else { return };
     // The next mount with this device number may have put its own there.
-    if dir.inode(name).is_some_and(|now| now.to_string() == inode) {
+    if dir.identity(name).is_some_and(|now| now == identity) {
         let _ = dir.remove(name);
     }
 }
@@ -59,13 +63,40 @@ fn socket(dev: &str) -> String {
     format!("{}.sock", dev.replace(':', "-"))
 }
 
-/// Removes the socket that a killed server left.
-pub(crate) fn remove_stale(dev: &str) {
-    // There may be none.
-    let Ok(dir) = Dir::open() else { return };
-    let Ok(_turn) = dir.turn() else { return };
+/// The socket that a killed server left, for [`remove`]. To be asked while its mount has the device
+/// number: then the next one may have a socket of this name at which nobody listens yet.
+pub(crate) fn left_behind(dev: &str) -> Option<String> {
+    let dir = Dir::open().ok()?;
+    let _turn = dir.turn().ok()?;
+    let name = socket(dev);
     let refused = |e: io::Error| e.kind() == io::ErrorKind::ConnectionRefused;
-    if dir.connect(&socket(dev)).is_err_and(refused) {
-        let _ = dir.remove(&socket(dev));
+    let is_left = dir.connect(&name).is_err_and(refused);
+    let identity = dir.identity(&name).filter(|_| is_left)?;
+    Some(known(&name, &identity))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// A device number that no mount has.
+    const DEV: &str = "4095:1048575";
+
+    /// A killed server's mount is taken down, and the next one has its number at once: its socket
+    /// stays, also while nobody listens there yet.
+    #[test]
+    fn the_socket_of_the_next_mount_stays() {
+        let killed = bind(DEV).unwrap();
+        let left = left_behind(DEV).unwrap();
+        assert_eq!(left, killed.name);
+        drop(killed);
+        // No mount lives shorter than the clock of files takes for a step.
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        let next = bind(DEV).unwrap();
+        remove(&left);
+        assert_eq!(left_behind(DEV), Some(next.name.clone()));
+        remove(&next.name);
+        assert_eq!(left_behind(DEV), None);
     }
 }
