@@ -16,9 +16,9 @@ pub(crate) struct Job {
     pub(crate) dir: PathBuf,
     /// Its options as they were said.
     pub(crate) text: String,
-    /// What they mean; once the volume was looked at, with those that it has of its own.
+    /// Their meaning; once the volume was looked at, with those that it has of its own.
     pub(crate) options: Options,
-    /// What the source says of how to open it.
+    /// The source, as it says to be opened.
     pub(crate) look: FirstLook,
     /// Nobody waits for its end: SIGHUP means nothing.
     pub(crate) daemon: bool,

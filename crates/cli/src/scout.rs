@@ -83,7 +83,7 @@ fn to_json(look: &FirstLook) -> Value {
     })
 }
 
-/// What a look can be.
+/// A look, if a volume can have said it.
 fn from_json(said: &Value) -> Option<FirstLook> {
     let span = match &said["span"] {
         Value::Null => None,

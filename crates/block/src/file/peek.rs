@@ -43,7 +43,7 @@ impl Peek {
     }
 }
 
-/// What reads of it take is not counted.
+/// Reads are not counted.
 impl BlockDevice for Peek {
     fn size(&self) -> u64 {
         self.size

@@ -52,7 +52,7 @@ fn abort(path: &Path) -> Result {
     })
 }
 
-/// What `stetfs stat` shows of who writes files atomically.
+/// The holders of atomic writes, as `stetfs stat` shows them.
 pub(crate) fn shown(holders: &[AtomicHolder]) -> Value {
     let holder = |holder: &AtomicHolder| {
         let since = holder.since.duration_since(UNIX_EPOCH).unwrap_or_default();

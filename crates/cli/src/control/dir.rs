@@ -130,8 +130,8 @@ impl Dir {
         Ok(stream)
     }
 
-    /// What has this name, to be known again; none if nothing has. A number may be another file's
-    /// soon, but not with the same time.
+    /// The file of this name, to be known again; none if there is none. Its number may be another
+    /// file's soon, but not with the same time.
     pub(super) fn identity(&self, name: &str) -> Option<String> {
         let stat = rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
         Some(format!(

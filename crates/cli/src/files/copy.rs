@@ -120,7 +120,7 @@ struct Level {
     made: Box<dyn Made>,
     /// It was not there before.
     is_new: bool,
-    /// What is to be copied yet.
+    /// Names that are to be copied yet.
     names: vec::IntoIter<OsString>,
 }
 
@@ -340,7 +340,7 @@ impl Copy<'_> {
         let shown = self.to.shown(to);
         let mut finish = self.finish(from, &level.item, level.is_new)?;
         if let (Some(Permissions::Kept(mode)), false) = (&mut finish.permissions, self.archive) {
-            // What is made in it keeps its group, if that is so where it was made.
+            // Its files keep its group, if those of the directory where it was made do.
             *mode |= level.made.item(&shown)?.mode & SET_GID;
         }
         level.made.finish(&shown, &finish, self.meter)?;

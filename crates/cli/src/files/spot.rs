@@ -1,4 +1,4 @@
-//! What `cp` is to copy, and where to.
+//! The source of a copy, and its target.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -18,7 +18,7 @@ pub(super) struct Spot {
     pub(super) path: Option<PathBuf>,
     /// The name that a copy of it gets in a directory.
     pub(super) name: Option<OsString>,
-    /// What the last symbolic link leads to, where that is meant.
+    /// The end of the last symbolic link, where that is meant.
     pub(super) named: Option<Named>,
 }
 

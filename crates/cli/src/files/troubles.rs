@@ -29,7 +29,7 @@ impl Troubles {
         self.code.get_or_insert(trouble.code);
     }
 
-    /// What went well; a trouble is told, and gives `None`.
+    /// The result of what went well; a trouble is told, and gives `None`.
     ///
     /// # Errors
     /// Ctrl-C, which ends the command.

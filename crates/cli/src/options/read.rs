@@ -59,27 +59,31 @@ pub(crate) fn parse(text: &str, sloppy: bool, all: &mut Options) -> Result {
 /// The options of the volume at `path`: those that it has of its own, and after them those of
 /// `text`. Why it has none is told by whoever opens it.
 pub(crate) fn of_volume(path: &Path, text: &str) -> Result<Options> {
-    let own = stetfs::low::own_options(&source(path, text)?);
+    let own = stetfs::low::own_options(&source(path, &said(text)?)?);
     let own = own.inspect_err(|e| tracing::debug!("the volume's own options cannot be read: {e}"));
     with_own(&own.unwrap_or_default(), text)
 }
 
 /// The same for the server of a mount, with all else that the volume says of that.
 pub(crate) fn of_mount(path: &Path, text: &str) -> Result<(Options, FirstLook)> {
-    let mut said = Options::default();
-    parse(text, false, &mut said)?;
-    let look = scout::look(&source(path, text)?, said.nbd, said.sandbox)?;
+    let said = said(text)?;
+    let look = scout::look(&source(path, &said)?, said.nbd, said.sandbox)?;
     Ok((with_own(&look.own_options, text)?, look))
 }
 
-/// The volume that options mean.
-fn source(path: &Path, text: &str) -> Result<Source> {
+/// Options without those of a volume.
+fn said(text: &str) -> Result<Options> {
     let mut said = Options::default();
     parse(text, false, &mut said)?;
+    Ok(said)
+}
+
+/// The volume that options mean.
+fn source(path: &Path, said: &Options) -> Result<Source> {
     Ok(Source {
         path: path.to_owned(),
         part: said.part.part()?,
-        journal_path: said.journal_path,
+        journal_path: said.journal_path.clone(),
         ..Source::default()
     })
 }

@@ -15,7 +15,7 @@ use crate::common::stetfs_with;
 const OWNER: u32 = 1002;
 const STRANGER: u32 = 1003;
 
-/// What a user is told who ends the atomic write of a file: an errno, or 0.
+/// The answer to a user who ends the atomic write of a file: an errno, or 0.
 fn broken_by(uid: u32, file: &Path, capability: Option<&str>) -> i32 {
     const SCRIPT: &str = "
 import fcntl, os, sys

@@ -86,19 +86,19 @@ impl UnreadDevices {
         let read_only = options.file.read_only;
         let disk = self.disk.read(&source.path, &source.part, read_only)?;
         let uuid = journal_device(&*disk.view()).map_err(|e| disk.explain(e))?;
-        let why = match (&uuid, source.journal_path.as_deref()) {
+        let wrong = |why: String| Err(FsError::JournalDevice(why));
+        match (&uuid, source.journal_path.as_deref()) {
+            (None, None) => return Ok((disk, None)),
             (None, Some(_)) => {
-                "journal_path= was given, but the journal of this volume is not on another device"
-                    .to_owned()
+                let why = "journal_path= was given, but the journal of this volume is not on \
+                           another device";
+                return wrong(why.into());
             }
             (Some(_), Some(path)) if !is_there(path) => {
-                format!("there is no {} to be the volume's journal", path.display())
+                let path = path.display();
+                return wrong(format!("there is no {path} to be the volume's journal"));
             }
-            (None, None) => return Ok((disk, None)),
-            _ => String::new(),
-        };
-        if !why.is_empty() {
-            return Err(FsError::JournalDevice(why));
+            (Some(_), _) => {}
         }
         let journal = match &self.journal {
             Some(journal) => Some(journal.connect(read_only)?),

@@ -105,14 +105,6 @@ impl Host {
         }
     }
 
-    /// The same, to be kept.
-    pub(crate) fn file_shared(&self) -> Option<Arc<FileDevice>> {
-        match self {
-            Host::File(file) => Some(Arc::clone(file)),
-            Host::Export(_) => None,
-        }
-    }
-
     /// The export, if it is one.
     pub fn export(&self) -> Option<&NbdDevice> {
         match self {

@@ -163,10 +163,10 @@ impl UnreadDisk {
     /// not where it was.
     pub(crate) fn read(&self, path: &Path, part: &Part, read_only: bool) -> Result<OpenDisk> {
         let host = self.host.connect(read_only)?;
-        let plain: Arc<dyn BlockDevice> = match (&self.sparse, host.file_shared()) {
-            (Some(sparse), Some(file)) => {
+        let plain: Arc<dyn BlockDevice> = match (&self.sparse, &self.host) {
+            (Some(sparse), Unread::File(file)) => {
                 let map = SparseMap::read(sparse).map_err(|e| unsuitable(path, e.to_string()))?;
-                Arc::new(SparseDevice::new(file, map))
+                Arc::new(SparseDevice::new(Arc::clone(file), map))
             }
             _ => host.device(),
         };

@@ -35,14 +35,14 @@ pub(super) struct Holes {
     pub(super) runs: Vec<Range<u64>>,
 }
 
-/// What is told aside of an entry.
+/// Facts of an entry that are told aside.
 #[derive(Debug, Default)]
 pub(super) struct Aside {
     pub(super) pax: Pax,
     pub(super) holes: Option<Holes>,
 }
 
-/// What is told aside of the entry at hand.
+/// Facts of the entry at hand that are told aside.
 pub(super) type AsideOfEntry = Rc<RefCell<Aside>>;
 
 /// An archive without holes, PAX headers and long names.
@@ -52,10 +52,10 @@ pub(super) struct Bounded<R> {
     ready: io::Cursor<Vec<u8>>,
     /// Bytes that pass as they are.
     passing: u64,
-    /// What PAX headers say of all entries that come, and their bytes.
+    /// PAX headers of all entries that come, and their bytes.
     of_all: Pax,
     of_all_bytes: u64,
-    /// What they say of the entry that comes, and their bytes.
+    /// PAX headers of the entry that comes, and their bytes.
     of_next: Option<Pax>,
     of_next_bytes: u64,
     aside: AsideOfEntry,

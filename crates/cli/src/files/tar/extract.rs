@@ -375,7 +375,7 @@ fn fill(entry: &mut Archived<'_>, buf: &mut [u8]) -> Result<usize> {
     Ok(filled)
 }
 
-/// Where a link leads: as its PAX header says, else as its own does.
+/// The target of a link: as its PAX header says, else as its own does.
 fn link_target(said: Option<Vec<u8>>, entry: &Archived<'_>) -> Result<PathBuf> {
     match said.or_else(|| entry.link_name_bytes().map(Cow::into_owned)) {
         Some(target) => Ok(OsString::from_vec(target).into()),

@@ -31,7 +31,7 @@ const SELINUX: &str = "security.selinux";
 /// In front of what is said of holes.
 const HOLES: &[u8] = b"GNU.sparse.";
 
-/// What the records of an entry say.
+/// The records of an entry.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pax {
     pub(super) path: Option<Vec<u8>>,
@@ -47,7 +47,7 @@ pub(super) struct Pax {
     pub(super) unread: Vec<String>,
 }
 
-/// What the records say of holes.
+/// Records of holes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sparse {
     /// Size of the file, bytes.

@@ -148,7 +148,7 @@ impl Host {
         Ok((dir, name))
     }
 
-    /// What `path` leads to, symbolic links followed. A pipe is waited for, as of cp(1): it was
+    /// The end of `path`, symbolic links followed. A pipe is waited for, as of cp(1): it was
     /// named.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! What the host says of a file, and what it is told, in its own terms.
+//! The host's answers about a file, and what it is told, in its own terms.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -75,12 +75,12 @@ pub(super) fn timespec(time: Option<SystemTime>) -> Timespec {
     }
 }
 
-/// What a file system without such a thing answers, or who may not.
+/// The answers of a file system without such a thing, or to who may not.
 pub(super) fn is_unsupported(e: Errno) -> bool {
     matches!(e, Errno::OPNOTSUPP | Errno::PERM | Errno::NOSYS)
 }
 
-/// What a file system answers that has no flags, or not these.
+/// The answers of a file system that has no flags, or not these.
 pub(super) fn has_no_flags(e: Errno) -> bool {
     matches!(e, Errno::NOTTY | Errno::INVAL)
 }

@@ -72,7 +72,7 @@ impl Inside {
         })
     }
 
-    /// What `path` leads to, if it is a symbolic link to something that is no directory.
+    /// The target of `path`, if it is a symbolic link to something that is no directory.
     ///
     /// # Errors
     /// It leads to nothing, or to what cannot be read.
@@ -90,7 +90,7 @@ impl Inside {
         Ok(Named { item, content })
     }
 
-    /// What is known of `path`, as the library has it.
+    /// The attributes of `path`, as the library has them.
     pub(in crate::files) fn metadata(&self, path: &Path) -> Result<Metadata> {
         self.with(path, |dir, name| dir.symlink_metadata(name))
     }

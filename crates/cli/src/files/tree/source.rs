@@ -1,4 +1,4 @@
-//! What is copied or packed of something, read so far that no trouble with it is to be expected:
+//! The content that is copied or packed, read so far that no trouble with it is to be expected:
 //! before anything gives way to it, or is said of it.
 
 use std::ops::Range;
@@ -9,11 +9,11 @@ use stetfs::Node;
 use super::{Content, Item, Kind, Tree, runs};
 use crate::failure::Result;
 
-/// What makes something up, beside its attributes.
+/// The content of something, beside its attributes.
 pub(in crate::files) enum Source {
     /// Content, with its runs of data.
     Content(Box<dyn Content>, Vec<Range<u64>>),
-    /// Where it leads.
+    /// The target of a symbolic link.
     Link(PathBuf),
     Node(Node),
     Dir,

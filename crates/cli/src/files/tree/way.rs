@@ -43,7 +43,7 @@ impl<D> Way<D> {
     /// the one above, whose path it gets too.
     ///
     /// # Errors
-    /// Those of `step`.
+    /// The errors of `step`.
     pub(super) fn dir<E>(
         &mut self,
         path: &Path,
