@@ -31,12 +31,12 @@ need_rust() {
     PATH="$HOME/.cargo/bin:$PATH"
 }
 
-# compile CARGO-ARGUMENTS…: cargo, with a line that tells how far it is; all of what it says only if
-# it fails.
+# compile CARGO-ARGUMENTS… PACKAGE: cargo, with a line that tells how far it is; all of what it says
+# only if it fails.
 compile() {
     local said all
     said=$(mktemp)
-    all=$(cargo tree -q -e normal,build --prefix none --no-dedupe -p stetfs-cli 2>/dev/null | sort -u | wc -l)
+    all=$(cargo tree -q -e normal,build --prefix none --no-dedupe -p "${!#}" 2>/dev/null | sort -u | wc -l)
     if ! cargo "$@" 2>&1 | tee "$said" | compiling "$all"; then
         cat "$said" >&2
         rm -f "$said"

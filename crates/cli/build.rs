@@ -1,5 +1,5 @@
-//! Names the commit that is built, for `--version`: of git, or what STETFS_COMMIT says (for those
-//! who build from an archive).
+//! Determines the commit for `--version`: from git, or from STETFS_COMMIT (for builds from an
+//! archive).
 
 use std::process::Command;
 

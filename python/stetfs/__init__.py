@@ -9,7 +9,7 @@
         for top, dirs, files in volume.walk("/"):
             print(top, dirs, files)
 
-`Volume.atomic_group` has several files change all at once, or not at all.
+`format` makes a volume. `Volume.atomic_group` has several files change all at once, or not at all.
 
 Errors are OSError with errno and the library's text. Paths are str, bytes or os.PathLike; names come
 as str, with what is no UTF-8 as os.fsdecode() gives it. What is written stands after a crash when
@@ -17,7 +17,8 @@ as str, with what is no UTF-8 as os.fsdecode() gives it. What is written stands 
 """
 
 from ._group import AtomicFile, AtomicGroup
-from ._volume import DirEntry, File, Space, StatResult, Volume, version
+from ._volume import DirEntry, File, Space, StatResult, Volume, format, version
 
-__all__ = ["AtomicFile", "AtomicGroup", "DirEntry", "File", "Space", "StatResult", "Volume", "version"]
+__all__ = ["AtomicFile", "AtomicGroup", "DirEntry", "File", "Space", "StatResult", "Volume", "format",
+           "version"]
 __version__ = version()

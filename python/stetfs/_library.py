@@ -32,6 +32,7 @@ _H = c_void_p
 _SIGNATURES = {
     "stetfs_version": (c_char_p, []),
     "stetfs_last_error": (c_char_p, []),
+    "stetfs_format": (c_int, [c_char_p, c_char_p]),
     "stetfs_open": (c_int, [c_char_p, c_char_p, POINTER(_H)]),
     "stetfs_close": (c_int, [_H]),
     "stetfs_sync": (c_int, [_H]),

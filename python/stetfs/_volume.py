@@ -186,6 +186,27 @@ def _flags(mode):
     return flags | (os.O_RDONLY if "r" in kinds else os.O_WRONLY), "b" not in kinds
 
 
+def _said(options, more):
+    """Options as a list of texts: those of one text, and those by name."""
+    said = [options] if options else []
+    for name, value in more.items():
+        if value is True:
+            said.append(name)
+        elif value is not None and value is not False:
+            said.append(f"{name}={value}")
+    return said
+
+
+def format(image, options="", *, features=(), **more):
+    """Makes a new ext4 volume in an image, which need not exist, or on a block device.
+
+    Options are those of `stetfs mkfs` with _ for -, by name or as one text:
+    `format("disk.img", size="1G", label="data", features=["bigalloc", "^resize_inode"])`.
+    FileExistsError if something is there that would be lost, unless `force=True`."""
+    said = _said(options, more) + [f"feature={name}" for name in features]
+    call("stetfs_format", _path(image), ",".join(said).encode())
+
+
 class Volume:
     """An open volume. Close it, or use it by `with`: what is left open then closes with the last file.
 
@@ -194,13 +215,8 @@ class Volume:
 
     def __init__(self, image, options="", *, read_only=False, **more):
         self._handle = None
-        said = [options] if options else []
+        said = _said(options, more)
         said += ["ro"] if read_only else []
-        for name, value in more.items():
-            if value is True:
-                said.append(name)
-            elif value is not None and value is not False:
-                said.append(f"{name}={value}")
         self.image = os.fsdecode(image)
         self._lock = threading.Lock()
         handle = c_void_p()

@@ -209,4 +209,22 @@ class Volumes(unittest.TestCase):
             self.assertEqual(self.volume.read_bytes(f"/threads/{n}"), bytes([n]) * 100_000)
 
 
+class NewVolumes(unittest.TestCase):
+    def test_a_volume_is_made_and_used(self):
+        image = IMAGE + ".made"
+        with self.assertRaisesRegex(OSError, "give a size"):
+            stetfs.format(image)
+        stetfs.format(image, size="32M", label="made", features=["bigalloc", "^resize_inode"])
+        with self.assertRaises(FileExistsError):
+            stetfs.format(image)
+        with stetfs.Volume(image) as volume:
+            volume.makedirs("/made")
+            with self.assertRaises(OSError) as refused:
+                stetfs.format(image, force=True)
+            self.assertEqual(refused.exception.errno, errno.EBUSY)
+        stetfs.format(image, "size=16M", force=True)
+        with stetfs.Volume(image) as volume:
+            self.assertLess(volume.space().total, 16 << 20)
+
+
 unittest.main()

@@ -1,5 +1,5 @@
-//! AFS (`journal=afs`), first half: data journaling whose checkpoint writes nothing, for the device
-//! shares what stands in the log (SDJ: Kang's dissertation, ch. 3; `docs/schemes/afs.md`).
+//! AFS (`journal=afs`), first half: data journaling whose checkpoint writes no data; the device
+//! shares the images that are in the log (SDJ: Kang's dissertation, ch. 3; `docs/schemes/afs.md`).
 
 #![forbid(unsafe_code)]
 
@@ -13,7 +13,7 @@ static AFS_DEF: PresetDef = PresetDef {
     set: &[("data", "journal"), ("codec", "jbd2"), ("home", "share")],
 };
 
-/// jbd2, data is journaled, and goes home by SHARE.
+/// jbd2 with journaled data, checkpointed by SHARE.
 pub const AFS: Preset = Preset(&AFS_DEF);
 
 #[cfg(test)]

@@ -1,16 +1,16 @@
-//! Simulated SSDs that were in use before.
+//! Simulated SSDs that were used before.
 
 use anyhow::Result;
 use stetfs::low::{BlockDevice, MemDevice};
 use stetfs_flash::Ssd;
 use stetfs_flash::ftl::{Ageing, FtlKind, Geometry, PAGE};
 
-/// Bytes of an erase block, and the spare ones, per cent.
+/// Size of an erase block, bytes, and the percentage of spare ones.
 const ERASE_BLOCK: u64 = 4 << 20;
 const SPARE: u32 = 15;
 
-/// An SSD that holds the volume and nothing else. `aged`: after all of it was written once in
-/// sequence and once more in runs and pages.
+/// An SSD that holds only the volume. With `aged` all of it was first written once in sequence and
+/// once more in runs and single pages.
 pub(crate) fn ssd(volume: &MemDevice, aged: bool) -> Result<Ssd> {
     let mut layer = FtlKind::Page.make(Geometry::new(volume.size(), ERASE_BLOCK, SPARE)?);
     if aged {

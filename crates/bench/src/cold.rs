@@ -1,4 +1,4 @@
-//! Cold caches.
+//! Emptying of caches, so that measurements begin cold.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -7,15 +7,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// The kernel needs seconds at most.
+/// Longest wait for the kernel; it needs seconds at most.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The kernel of a virtual machine that gives free memory back to its host does so by sixteenths,
-/// one every 2 s (`mm/page_reporting.c`): so long it takes until all is given back.
+/// The time in which the kernel of a virtual machine gives all free memory back to its host: a
+/// sixteenth every 2 s (`mm/page_reporting.c`).
 const REPORTED: Duration = Duration::from_secs(40);
 
-/// Waits until free memory is as on a machine that has been up for long: where a virtual machine
-/// gives it back to its host, all of it has been, and the next to touch it waits for the host.
+/// Waits until free memory is as on a machine that has been up for long. Where a virtual machine
+/// gives free memory back to its host, all of it has been given back then, and the next use of it
+/// waits for the host.
 pub(crate) fn let_memory_go() {
     let order = Path::new("/sys/module/page_reporting/parameters/page_reporting_order");
     if order.exists() {
@@ -23,7 +24,7 @@ pub(crate) fn let_memory_go() {
     }
 }
 
-/// [`drop_caches`], or a word that reads may come from memory.
+/// [`drop_caches`], or a message that reads may come from memory.
 pub(crate) fn try_drop_caches() {
     static STUCK: AtomicBool = AtomicBool::new(false);
     if STUCK.load(Ordering::Relaxed) {
@@ -35,13 +36,13 @@ pub(crate) fn try_drop_caches() {
     }
 }
 
-/// Has the kernel drop what it caches. Only root may.
+/// Makes the kernel drop its caches. Only root may.
 ///
 /// # Errors
-/// Not root; or the kernel does not answer, as when a mount of somebody's is stuck in it: then the
-/// caches stay as they are.
+/// Not root; or the kernel does not answer, for example because a mount hangs: then the caches stay
+/// as they are.
 fn drop_caches() -> Result<()> {
-    // In a process of its own: whoever asks a kernel that is stuck cannot be ended.
+    // In a process of its own: a process that waits for a hanging kernel cannot be killed.
     let mut child = Command::new("sh")
         .args(["-c", "echo 3 >/proc/sys/vm/drop_caches"])
         .stderr(Stdio::null())

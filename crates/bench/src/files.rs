@@ -1,10 +1,10 @@
-//! Writing reports.
+//! Writing the files of reports.
 
 use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// Writes files of these names into `dir`, which is made if lacking.
+/// Writes files of these names into `dir`, which is created if it does not exist.
 ///
 /// # Errors
 /// The directory or a file cannot be written.

@@ -1,6 +1,6 @@
-//! Ctrl-C: what runs comes to its end, and all is taken down. (A process that ended at once would
-//! leave mounts behind, and where it serves a simulated device itself, a kernel that waits for it
-//! for ever.)
+//! Ctrl-C: the running measurement ends, and everything is taken down. (An immediate end would
+//! leave mounts behind and, where this process serves a simulated device, a kernel that waits for
+//! it forever.)
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,10 +12,10 @@ use signal_hook::flag;
 
 static ASKED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
-/// From now on SIGINT and SIGTERM end measurements between two steps instead of the process.
+/// From now on SIGINT and SIGTERM end measurements between two steps, and not the process.
 ///
 /// # Errors
-/// The system's.
+/// The errors of the system.
 pub fn watch() -> io::Result<()> {
     for signal in [SIGINT, SIGTERM] {
         flag::register(signal, Arc::clone(&ASKED))?;
@@ -23,12 +23,12 @@ pub fn watch() -> io::Result<()> {
     Ok(())
 }
 
-/// Somebody wanted the end. All was taken down.
+/// The measurement was interrupted. Everything was taken down.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("interrupted; everything was taken down")]
 pub struct Interrupted;
 
-/// [`Interrupted`] once a signal has come.
+/// Returns [`Interrupted`] once a signal has come.
 pub(crate) fn check() -> Result<()> {
     if ASKED.load(Ordering::Relaxed) {
         bail!(Interrupted);

@@ -1,10 +1,10 @@
-//! Workloads, peers and figures: how fast StetFS is beside other file systems, and how well its
-//! volumes age.
+//! Benchmarks: workloads, peers and figures that measure the speed of StetFS beside other file
+//! systems, and the ageing of its volumes.
 //!
 //! * [`compare`]: any mounted directories against each other;
-//! * [`figure`]: the figures of the papers, with their numbers beside ours;
+//! * [`figure`]: the figures of the papers, with the paper's numbers beside the measured ones;
 //! * [`flash`]: the figures of the flash laboratory;
-//! * [`age`]: months of use, and how fragmented a volume is after them.
+//! * [`age`]: months of use, and the fragmentation of a volume after them.
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,5 @@
-//! Ageing, run for real: the judge against e2fsprogs, and the kernel beside StetFS (needs root and
-//! loop devices).
-
-#![allow(clippy::unwrap_used)]
+//! Tests of ageing with real runs: the judge against e2fsprogs, and the kernel beside StetFS (needs
+//! root and loop devices).
 
 use std::fs::File;
 use std::io::Write;
@@ -17,7 +15,7 @@ fn said(program: &str, args: &[&std::path::Path]) -> String {
     String::from_utf8(out.stdout).unwrap()
 }
 
-/// The number behind these words.
+/// The number after these words.
 fn number(text: &str, words: &str) -> u64 {
     let tail = text.split(words).nth(1).unwrap();
     let digits: String = tail
@@ -103,7 +101,7 @@ fn a_short_life_of_both() {
             assert!((kernel.aged.mib - ours.aged.mib).abs() < 0.01);
             assert!(ours.aged.mib > kernel.full * 100.0, "as full as asked");
             assert_eq!(ours.day_seconds.len(), 3);
-            // The promise, on a volume so small and young that it is the hardest to keep.
+            // The promise, on a volume so small and young that it is hardest to keep.
             let ratio = report.extents_ratio(life, phase).unwrap();
             assert!((0.1..2.0).contains(&ratio), "{ratio} times the extents");
         }

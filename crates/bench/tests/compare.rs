@@ -1,6 +1,4 @@
-//! The comparison, run for real on kernel mounts (needs root and loop devices).
-
-#![allow(clippy::unwrap_used)]
+//! Tests of the comparison with real runs on kernel mounts (needs root and loop devices).
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -84,7 +82,8 @@ fn kernel_peers_are_measured_and_taken_down() {
         assert!((1.0..5.0).contains(&device.flushes), "{device:?}");
         assert!((8.0..100.0).contains(&device.written_kib), "{device:?}");
     }
-    // With journalled data each byte is written at least twice by the time it is home.
+    // With journalled data each byte is written at least twice: to the log, and to its home
+    // location.
     let svg = report.svg().unwrap();
     for text in report
         .targets
@@ -152,7 +151,7 @@ fn any_directory_can_be_a_target_and_is_left_as_it_was() {
         Workload::Sysbench,
     ];
     let report = stetfs_bench::compare::run(&mut config).unwrap();
-    // One of the directories is closed to the users that database servers of root run as.
+    // One directory is closed to the users that database servers of root run as.
     let root = rustix::process::geteuid().is_root();
     assert_eq!(report.skipped.len(), if root { 2 } else { 0 });
     assert!(
@@ -185,7 +184,7 @@ fn databases_run_in_any_directory_and_are_stopped() {
     assert_eq!(report.skipped, Vec::<String>::new());
     assert_eq!(report.metrics.len(), 2);
     assert!(report.metrics.iter().all(|m| m.values[0].median > 0.0));
-    // Nothing is known of how the directory writes pages.
+    // It is unknown how the directory writes pages.
     let text = report.text();
     assert!(text.contains("full_page_writes is on everywhere"), "{text}");
     assert!(

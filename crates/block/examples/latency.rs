@@ -1,4 +1,5 @@
-//! How long requests take on an image file, with io_uring and with system calls, interleaved.
+//! Measures the latency of requests on an image file, with io_uring and with system calls,
+//! interleaved.
 //!
 //! `latency IMAGE [MILLISECONDS PER ROW]`: overwrites the image.
 
@@ -11,7 +12,7 @@ use stetfs_block::{
 
 const PAGE: u64 = 4096;
 
-/// Median of the times that `run` takes, repeated for `time`, per device in turn.
+/// Median duration of `run`, repeated for `time`, on each device in turn.
 fn medians(
     devices: &[FileDevice],
     time: Duration,
@@ -41,7 +42,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
         .next()
         .ok_or("usage: latency IMAGE [MILLISECONDS PER ROW]")?;
     let time = Duration::from_millis(args.next().map_or(Ok(300), |a| a.parse())?);
-    // Two devices on one image would lock each other out: a second image beside the first.
+    // Two devices on one image would lock each other out: a second image is used.
     let second = format!("{path}.syscalls");
     let size = std::fs::metadata(&path)?.len();
     std::fs::File::create(&second)?.set_len(size)?;
@@ -56,7 +57,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
         )
     };
     let devices = [open(&path, Uring::Auto)?, open(&second, Uring::Off)?];
-    // All blocks allocated, and nothing of either left in the host's page cache.
+    // All blocks are allocated, and neither image is in the host's page cache.
     let zeros = AlignedBuf::zeroed(1 << 20);
     for dev in &devices {
         for at in (0..dev.size()).step_by(zeros.len()) {

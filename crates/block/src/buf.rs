@@ -1,4 +1,4 @@
-//! Aligned buffers.
+//! Aligned buffers for direct I/O, taken from the process's memory pool.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -8,15 +8,15 @@ use std::slice;
 
 use crate::memory::{self, CLASSES, Chunk};
 
-/// Pieces of each class that a thread keeps at hand.
+/// Chunks of each class that a thread keeps in its own list.
 const LOCAL: [usize; CLASSES.len()] = [64, 64, 64, 4, 1];
 
 const PAGE: usize = 4096;
 
-/// Bytes to allocate for a buffer of `len`, and their class in the pool.
+/// The size in bytes to allocate for a buffer of `len` bytes, and the size's class in the pool.
 fn capacity(len: usize) -> (usize, Option<usize>) {
     for (i, size) in CLASSES.into_iter().enumerate() {
-        // A class serves lengths down to half its size, so that little is wasted.
+        // A class serves lengths down to half its size, which bounds the waste.
         if len <= size && (i == 0 || len > size / 2) {
             return (size, Some(i));
         }
@@ -34,7 +34,7 @@ fn take(class: usize) -> Option<Chunk> {
         let mut lists = lists.borrow_mut();
         let list = lists.get_mut(class)?;
         if list.is_empty() {
-            // Half a list at a time, so that the lock is rare.
+            // Half a list at a time, so that the pool's lock is rarely taken.
             memory::take(class, LOCAL[class].div_ceil(2), list);
             list.reverse();
         }
@@ -43,42 +43,51 @@ fn take(class: usize) -> Option<Chunk> {
     local.ok().flatten()
 }
 
-/// Puts a chunk back.
+/// Puts a chunk back into the thread's list or the pool.
 fn give(class: usize, chunk: Chunk) {
     let mut chunk = Some(chunk);
-    // The thread's list is gone while the thread ends; then the chunk goes back by itself.
+    // A thread that ends has no list any more; dropping the chunk then returns it.
     let _ = AT_HAND.try_with(|lists| {
         let list = &mut lists.borrow_mut()[class];
         if list.len() >= LOCAL[class] {
-            // What was used last is in the processor's caches.
+            // The most recently used chunks stay: they are in the processor's caches.
             memory::give(list.drain(..LOCAL[class].div_ceil(2)));
         }
         list.extend(chunk.take());
     });
 }
 
-/// A buffer fit for O_DIRECT: aligned to 4096, or, below that, to its length rounded up to a
-/// power of two (at least 1024). Never shared; dereferences to its bytes.
+/// A buffer fit for O_DIRECT: aligned to 4096 bytes, or, if shorter, to its length rounded up to a
+/// power of two (at least 1024). It is never shared, and dereferences to its bytes.
 pub struct AlignedBuf {
     chunk: ManuallyDrop<Chunk>,
     len: usize,
 }
 
 impl AlignedBuf {
-    /// `len` zero bytes.
+    /// A buffer of `len` zero bytes.
     pub fn zeroed(len: usize) -> Self {
-        let mut buf = Self::scratch(len);
-        buf.fill(0);
-        buf
+        let (size, class) = capacity(len);
+        match class.and_then(take) {
+            Some(used) => {
+                let mut buf = Self::of(used, len);
+                buf.fill(0);
+                buf
+            }
+            // The allocator's memory is zeroed.
+            None => Self::of(Chunk::of_heap(size), len),
+        }
     }
 
-    /// `len` bytes of unspecified content (what an earlier user left), to be overwritten by a read.
+    /// A buffer of `len` bytes of unspecified content (left by an earlier user), for a read that
+    /// overwrites it.
     pub fn scratch(len: usize) -> Self {
         Self::by(take, len)
     }
 
-    /// As [`scratch`](Self::scratch), for what is kept and used by a device again and again: its
-    /// memory is there, in pages as large as the kernel has. To be called where nobody waits.
+    /// As [`scratch`](Self::scratch), for a buffer that is kept and used by a device repeatedly:
+    /// its memory is allocated at once, in pages as large as the kernel has. That takes time, so
+    /// call it where no request waits.
     pub fn prepared(len: usize) -> Self {
         Self::by(memory::take_prepared, len)
     }
@@ -86,13 +95,17 @@ impl AlignedBuf {
     fn by(take: fn(usize) -> Option<Chunk>, len: usize) -> Self {
         let (size, class) = capacity(len);
         let chunk = class.and_then(take).unwrap_or_else(|| Chunk::of_heap(size));
+        Self::of(chunk, len)
+    }
+
+    fn of(chunk: Chunk, len: usize) -> Self {
         AlignedBuf {
             chunk: ManuallyDrop::new(chunk),
             len,
         }
     }
 
-    /// A copy of `data`.
+    /// A buffer with a copy of `data`.
     pub fn from_slice(data: &[u8]) -> Self {
         let mut buf = Self::scratch(data.len());
         buf.copy_from_slice(data);
@@ -114,8 +127,8 @@ impl Deref for AlignedBuf {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the chunk has at least `len` bytes, initialised by (1), and is borrowed with
-        // self.
+        // SAFETY: the chunk has at least `len` bytes, initialised by invariant (1), and is borrowed
+        // with self.
         unsafe { slice::from_raw_parts(self.chunk.ptr().as_ptr(), self.len) }
     }
 }
@@ -202,7 +215,7 @@ mod tests {
     #[test]
     fn what_others_left_is_never_in_zeroed_buffers() {
         for len in [1024usize, 2048, 4096, 65536, 1 << 20] {
-            // Tests beside this one take from the same pool.
+            // Concurrent tests take from the same pool.
             let is_used_again = (0..5).any(|_| most_come_back_zeroed(len));
             assert!(is_used_again, "memory of {len} bytes is used again");
         }
@@ -218,7 +231,7 @@ mod tests {
             })
             .collect();
         let places: HashSet<usize> = dirty.iter().map(|b| b.as_ptr() as usize).collect();
-        // Another thread frees them, so they come back by the pool.
+        // Another thread frees them, so they return through the pool.
         std::thread::spawn(move || drop(dirty)).join().unwrap();
         let again: Vec<_> = (0..n).map(|_| AlignedBuf::zeroed(len)).collect();
         assert!(again.iter().all(|b| b.iter().all(|x| *x == 0)));
@@ -228,7 +241,7 @@ mod tests {
         same.count() > n / 2
     }
 
-    /// Times this thread had to wait for memory (`minflt` in proc_pid_stat(5)).
+    /// The thread's minor page faults so far (`minflt` in proc_pid_stat(5)).
     fn faults() -> u64 {
         let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
         let fields = stat.rsplit(')').next().unwrap();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::range::check_range;
 use crate::{AlignedBuf, BlockError, Op, Result, Share, ShareLimits, Stats};
 
-/// The bytes of a write: one slice, or several that lie one after the other on the device.
+/// The data of a write: one slice, or several that are adjacent on the device.
 #[derive(Debug, Clone, Copy)]
 pub enum Gather<'a> {
     /// One slice.
@@ -31,12 +31,12 @@ impl<'a> Gather<'a> {
         self.slices().iter().map(|s| s.len()).sum()
     }
 
-    /// True if there is nothing to write.
+    /// Whether there is nothing to write.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Copies the slices together.
+    /// Copies the slices into one vector.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut all = Vec::with_capacity(self.len());
         for s in self.slices() {
@@ -45,7 +45,8 @@ impl<'a> Gather<'a> {
         all
     }
 
-    /// Copies the slices, one behind the other, to the beginning of `to`, which is long enough.
+    /// Copies the slices, one behind the other, to the beginning of `to`, which must be long
+    /// enough.
     pub fn copy_to(&self, mut to: &mut [u8]) {
         for s in self.slices() {
             let (mine, rest) = to.split_at_mut(s.len());
@@ -54,7 +55,7 @@ impl<'a> Gather<'a> {
         }
     }
 
-    /// Copies the slices together, to be shared.
+    /// Copies the slices into one shared buffer.
     pub fn to_arc(&self) -> Arc<[u8]> {
         match self.slices() {
             [one] => Arc::from(&**one),
@@ -68,9 +69,10 @@ impl<'a> Gather<'a> {
 pub struct Write<'a> {
     /// First byte on the device.
     pub offset: u64,
-    /// What is written there.
+    /// The data.
     pub data: Gather<'a>,
-    /// Durable when the request returns (forced unit access); says nothing of other writes.
+    /// Whether the write is durable when the request returns (forced unit access); it promises
+    /// nothing about other writes.
     pub fua: bool,
 }
 
@@ -84,7 +86,7 @@ impl<'a> Write<'a> {
         }
     }
 
-    /// A write of slices that follow each other on the device.
+    /// A write of slices that are adjacent on the device.
     pub fn gathered(offset: u64, data: &'a [IoSlice<'a>]) -> Self {
         Write {
             offset,
@@ -93,7 +95,7 @@ impl<'a> Write<'a> {
         }
     }
 
-    /// The same write, durable when it returns.
+    /// The same write with `fua`.
     pub fn fua(self) -> Self {
         Write { fua: true, ..self }
     }
@@ -103,18 +105,18 @@ impl<'a> Write<'a> {
         self.data.len() as u64
     }
 
-    /// True if there is nothing to write.
+    /// Whether there is nothing to write.
     pub fn is_empty(&self) -> bool {
         self.data.is_empty()
     }
 }
 
-/// Where a read puts its bytes: one slice or several.
+/// The destination of a read: one slice or several.
 #[derive(Debug)]
 pub enum Scatter<'a> {
     /// One slice.
     One(IoSliceMut<'a>),
-    /// Slices that are filled in order by one request.
+    /// Slices that one request fills in order.
     Many(&'a mut [IoSliceMut<'a>]),
 }
 
@@ -127,7 +129,7 @@ impl<'a> Scatter<'a> {
         }
     }
 
-    /// The slices in order, to fill.
+    /// The slices in order, for filling.
     pub fn slices_mut(&mut self) -> &mut [IoSliceMut<'a>] {
         match self {
             Scatter::One(s) => slice::from_mut(s),
@@ -135,7 +137,8 @@ impl<'a> Scatter<'a> {
         }
     }
 
-    /// Fills the slices, one after the other, from the beginning of `from`, which is long enough.
+    /// Fills the slices, one after the other, from the beginning of `from`, which must be long
+    /// enough.
     pub fn copy_from(&mut self, mut from: &[u8]) {
         for s in self.slices_mut() {
             let (mine, rest) = from.split_at(s.len());
@@ -149,7 +152,7 @@ impl<'a> Scatter<'a> {
         self.slices().iter().map(|s| s.len()).sum()
     }
 
-    /// True if there is nothing to read.
+    /// Whether there is nothing to read.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -160,7 +163,7 @@ impl<'a> Scatter<'a> {
 pub struct Read<'a> {
     /// First byte on the device.
     pub offset: u64,
-    /// Where the bytes go.
+    /// The destination.
     pub data: Scatter<'a>,
 }
 
@@ -173,7 +176,7 @@ impl<'a> Read<'a> {
         }
     }
 
-    /// A read into slices that follow each other on the device.
+    /// A read into slices, whose data is adjacent on the device.
     pub fn scattered(offset: u64, data: &'a mut [IoSliceMut<'a>]) -> Self {
         Read {
             offset,
@@ -186,14 +189,15 @@ impl<'a> Read<'a> {
         self.data.len() as u64
     }
 
-    /// True if there is nothing to read.
+    /// Whether there is nothing to read.
     pub fn is_empty(&self) -> bool {
         self.data.is_empty()
     }
 }
 
-/// In an `impl BlockDevice` of a device around another, its field `inner`: the size, the alignment,
-/// the rights and FUA are the other's, and it shares, by its own [`Share`], where the other does.
+/// Methods for an `impl BlockDevice` of a device around another, its field `inner`: size,
+/// alignment, read-only state and FUA are the inner device's. The outer device shares, by its own
+/// [`Share`], if the inner one does.
 #[macro_export]
 macro_rules! shape_of_inner {
     () => {
@@ -229,34 +233,33 @@ macro_rules! shape_of_inner {
     };
 }
 
-/// A device of numbered bytes. See the crate's head for what it promises.
+/// A block device, addressed by byte. The crate's documentation lists its promises.
 ///
 /// Requests need no alignment; those aligned to [`BlockDevice::dio_align`] in offset, length and
 /// memory are the fast ones.
 pub trait BlockDevice: Send + Sync {
-    /// Size in bytes; never changes while the device is open.
+    /// Size in bytes; constant while the device is open.
     fn size(&self) -> u64;
 
-    /// The smallest unit that is written as a whole, in bytes.
+    /// The smallest unit that is written atomically, in bytes.
     fn sector_size(&self) -> u32;
 
-    /// Alignment of offset, length and memory, in bytes, that lets requests pass without a copy.
-    /// 1 where none is needed.
+    /// Alignment of offset, length and memory, in bytes, that avoids a copy; 1 if none is needed.
     fn dio_align(&self) -> u32 {
         1
     }
 
-    /// True if writes and discards are refused.
+    /// Whether writes and discards are refused.
     fn read_only(&self) -> bool;
 
-    /// True if a write with `fua` takes no flush of the whole device. Where that is not known it is
-    /// false: such a write is durable in any case.
+    /// Whether a write with `fua` avoids a flush of the whole device. False if unknown. Such a
+    /// write is durable in any case.
     fn has_fua(&self) -> bool {
         false
     }
 
-    /// True if a flush would find nothing: all that was written is known to be durable, and nothing
-    /// is on its way. Of a device that does not look, false.
+    /// Whether a flush would have no effect: all written data is known to be durable, and no write
+    /// is in flight. False on devices that do not track this.
     fn is_flushed(&self) -> bool {
         false
     }
@@ -278,7 +281,7 @@ pub trait BlockDevice: Send + Sync {
     /// if any failed; then any part of any of them may have reached the device.
     fn write_batch(&self, writes: &[Write<'_>]) -> Result<()>;
 
-    /// Makes durable all writes that had returned before.
+    /// Makes all writes durable that returned before the call.
     fn flush(&self) -> Result<()>;
 
     /// [`write_batch`](Self::write_batch), then [`flush`](Self::flush) if all writes succeeded.
@@ -287,38 +290,37 @@ pub trait BlockDevice: Send + Sync {
         self.flush()
     }
 
-    /// Says that the content of `range` is no longer needed: afterwards it reads as it was or as
-    /// zeros. A device that cannot do it says `Ok`.
+    /// Declares the content of `range` unneeded: afterwards it reads as before or as zeros. A
+    /// device that cannot discard returns `Ok`.
     fn discard(&self, range: Range<u64>) -> Result<()>;
 
-    /// Makes `range` read as zeros, durable as writes are.
+    /// Makes `range` read as zeros; durable after a flush, like a write.
     fn zero(&self, range: Range<u64>) -> Result<()> {
         write_zeros(self, range)
     }
 
-    /// What shares content, if this device can. Those that pass requests on to another pass this on
-    /// as well.
+    /// The SHARE capability, if the device has it. Devices around another pass it on.
     fn share(&self) -> Option<&dyn Share> {
         None
     }
 
-    /// A copy of what the device holds now, of one moment, where that costs next to nothing: of
-    /// devices in memory.
+    /// A copy of the device's content at one moment, for devices where a copy is cheap (those in
+    /// memory).
     fn snapshot(&self) -> Option<Arc<dyn BlockDevice>> {
         None
     }
 
-    /// What the device has done since it was opened.
+    /// Counters of requests since the device was opened.
     fn stats(&self) -> Stats;
 }
 
-/// Bytes of zeros written at a time.
+/// Bytes of zeros per write.
 const ZEROS: u64 = 1 << 20;
 
 /// [`BlockDevice::zero`] by writes, for devices that have nothing better.
 ///
 /// # Errors
-/// Those of the writes.
+/// The errors of the writes.
 pub fn write_zeros<D: BlockDevice + ?Sized>(device: &D, range: Range<u64>) -> Result<()> {
     check_range(
         Op::Write,
@@ -337,7 +339,7 @@ pub fn write_zeros<D: BlockDevice + ?Sized>(device: &D, range: Range<u64>) -> Re
 }
 
 impl ShareLimits {
-    /// Those of a device below; where it shares nothing there is no room for a pair.
+    /// The limits of the device below; if it does not share, a batch has room for no pairs.
     pub fn of<D: BlockDevice + ?Sized>(device: &D) -> ShareLimits {
         let none = ShareLimits {
             unit: 1,
@@ -349,10 +351,10 @@ impl ShareLimits {
     }
 }
 
-/// The capability of the device below one that passes it on.
+/// The SHARE capability of the device below, for a device that passes it on.
 ///
 /// # Errors
-/// It has none: whoever asked did not ask the device above first.
+/// EOPNOTSUPP if it has none: the caller did not check the device above first.
 pub fn sharing_of<D: BlockDevice + ?Sized>(device: &D) -> Result<&dyn Share> {
     device.share().ok_or_else(|| {
         let source = std::io::Error::from_raw_os_error(libc::EOPNOTSUPP);

@@ -5,10 +5,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Result of a device request.
+/// The result of a device request.
 pub type Result<T> = std::result::Result<T, BlockError>;
 
-/// The kind of a request.
+/// The kinds of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Op {
     /// Read.
@@ -27,7 +27,7 @@ impl Op {
     /// All kinds.
     pub const ALL: [Op; 5] = [Op::Read, Op::Write, Op::Flush, Op::Discard, Op::Share];
 
-    /// Its name, as errors have it.
+    /// The name in error texts.
     pub fn name(self) -> &'static str {
         match self {
             Op::Read => "read",
@@ -45,20 +45,20 @@ impl fmt::Display for Op {
     }
 }
 
-/// Why a device could not be opened or a request failed. Cheap to clone, so that the threads that
-/// share one flush can share its error.
+/// The error of opening a device or of a request. Cheap to clone, so that the threads that share
+/// one flush can share its error.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum BlockError {
     /// The request failed. `source` keeps the errno.
     #[error("{op} of {len} bytes at byte {offset} failed: {source}")]
     Io {
-        /// What was asked.
+        /// The kind of the request.
         op: Op,
         /// First byte of the request.
         offset: u64,
         /// Length of the request in bytes.
         len: u64,
-        /// The operating system's answer.
+        /// The operating system's error.
         source: Arc<io::Error>,
     },
     /// The file system that holds the image is full (ENOSPC or EDQUOT), or the image may not become
@@ -69,13 +69,13 @@ pub enum BlockError {
         offset: u64,
         /// Length of the request in bytes.
         len: u64,
-        /// The operating system's answer.
+        /// The operating system's error.
         source: Arc<io::Error>,
     },
     /// The request reaches beyond the end of the device.
     #[error("{op} of {len} bytes at byte {offset} is beyond the end of the device ({size} bytes)")]
     OutOfRange {
-        /// What was asked.
+        /// The kind of the request.
         op: Op,
         /// First byte of the request.
         offset: u64,
@@ -84,84 +84,85 @@ pub enum BlockError {
         /// Size of the device in bytes.
         size: u64,
     },
-    /// A request that has to be aligned is not.
-    #[error("{op} at byte {offset}, which is no multiple of {unit}")]
+    /// A request lacks the required alignment.
+    #[error("{op} at byte {offset} is not aligned to {unit} bytes")]
     Unaligned {
-        /// What was asked.
+        /// The kind of the request.
         op: Op,
         /// First byte of the request.
         offset: u64,
-        /// What it has to be a multiple of.
+        /// The required alignment in bytes.
         unit: u32,
     },
     /// A write or discard on a device that was opened read-only.
     #[error("{op} on a device that was opened read-only")]
     ReadOnly {
-        /// What was asked.
+        /// The kind of the request.
         op: Op,
     },
-    /// What is to be shared is no whole unit of the device.
-    #[error("a share at byte {offset}: this device shares units of {unit} bytes")]
+    /// A pair to share is not made of whole units of the device.
+    #[error("cannot share at byte {offset}: not a multiple of the device's unit of {unit} bytes")]
     ShareUnit {
-        /// The place or length that is no multiple.
+        /// The offset or length that is no multiple of the unit.
         offset: u64,
-        /// What it has to be a multiple of.
+        /// The device's unit in bytes.
         unit: u32,
     },
     /// A batch has more units than the device shares at once.
-    #[error("a batch of {units} units to share; this device takes at most {limit}")]
+    #[error("cannot share {units} units at once: the device takes at most {limit}")]
     ShareBatch {
         /// Units of the batch.
         units: u64,
-        /// What the device takes.
+        /// The most units that the device shares at once.
         limit: u64,
     },
-    /// A content would be in more places than the device can note.
+    /// A content would be in more places than the device can record.
     #[error(
-        "what is at byte {offset} would be in more than {limit} places, the most that this device can note"
+        "the content at byte {offset} would have more than {limit} references, the device's maximum"
     )]
     ShareReferences {
-        /// Where the content is.
+        /// Offset of the content.
         offset: u64,
-        /// Places at most.
+        /// Maximum number of places.
         limit: u64,
     },
-    /// A place is the destination of two pairs of a batch, or destination and source.
+    /// A unit is the destination of two pairs of a batch, or destination and source.
     #[error(
-        "the unit at byte {offset} is a destination, and occurs a second time in the same batch"
+        "cannot share the unit at byte {offset}: it is a destination, and occurs twice in the batch"
     )]
     ShareOverlap {
-        /// The place.
+        /// Offset of the unit.
         offset: u64,
     },
-    /// Source and destination of a pair are on two devices.
-    #[error("what is at byte {offset} is on another device than where it is to be shared to")]
+    /// Source and destination of a pair are on different devices.
+    #[error("cannot share byte {offset}: source and destination are on different devices")]
     ShareAcross {
-        /// The source.
+        /// Offset of the source.
         offset: u64,
     },
-    /// What is to be written is an Android sparse image.
+    /// A write to an Android sparse image, which is read-only.
     #[error(
-        "{path} is an Android sparse image, which is only read; `stetfs image unsparse {path} IMAGE` makes a plain one of it"
+        "{path} is an Android sparse image, which is read-only; make a plain one of it: stetfs \
+         image unsparse {path} IMAGE"
     )]
     Sparse {
         /// The image.
         path: PathBuf,
     },
-    /// The image became shorter while it was open.
+    /// The image file was truncated while it was open.
     #[error("the image ended at byte {offset}, inside the {size} bytes it had when it was opened")]
     Shrunk {
-        /// Where the data ended.
+        /// Size in bytes of the truncated image.
         offset: u64,
         /// Size in bytes when it was opened.
         size: u64,
     },
-    /// Somebody else has the volume open.
+    /// Another program has the volume open.
     #[error("{} is in use{}", path.display(), holder.as_ref().map(|h| format!(" by {h}")).unwrap_or_default())]
     Locked {
         /// The volume.
         path: PathBuf,
-        /// Who has it, where that could be found out.
+        /// The holder, where it could be found out.
         holder: Option<Holder>,
     },
     /// The volume could not be opened.
@@ -169,7 +170,7 @@ pub enum BlockError {
     Open {
         /// The volume.
         path: PathBuf,
-        /// The operating system's answer.
+        /// The operating system's error.
         source: Arc<io::Error>,
     },
     /// The volume was opened but cannot be used as asked.
@@ -177,25 +178,25 @@ pub enum BlockError {
     Unsuitable {
         /// The volume.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
-    /// The part of it that was asked for is not there.
+    /// The requested part of the volume does not exist.
     #[error("{}: {reason}", path.display())]
     Missing {
         /// The volume.
         path: PathBuf,
-        /// What is not there.
+        /// The missing part.
         reason: String,
     },
 }
 
-/// Who has a volume.
+/// The process, mount or device that holds a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// For messages.
+    /// Description for messages.
     pub name: String,
-    /// Its process id, if it is another process that has it locked.
+    /// The process id, if another process holds the lock.
     pub pid: Option<u32>,
 }
 
@@ -212,9 +213,9 @@ impl From<String> for Holder {
 }
 
 impl BlockError {
-    /// The error of a request; a full host, or an image that has its largest size (EFBIG), becomes
-    /// [`BlockError::NoSpace`], but for a flush: what is lost then is what was acknowledged, and
-    /// room does not bring it back.
+    /// The error of a failed request. A full host, or an image at its largest size (EFBIG), becomes
+    /// [`BlockError::NoSpace`], but not for a flush: that may have lost acknowledged data, which no
+    /// free space brings back.
     pub fn io(op: Op, offset: u64, len: u64, source: io::Error) -> Self {
         let full = op != Op::Flush
             && matches!(
@@ -238,19 +239,19 @@ impl BlockError {
         }
     }
 
-    /// Whether what is missing is room on the host.
+    /// Whether the host lacks space.
     pub fn is_full(&self) -> bool {
         matches!(self, BlockError::NoSpace { .. })
     }
 
-    /// Whether a flush failed, be it inside another request: what was acknowledged since the last
-    /// one that succeeded may be lost.
+    /// Whether a flush failed, possibly inside another request: data acknowledged since the last
+    /// successful flush may be lost.
     pub fn is_of_flush(&self) -> bool {
         matches!(self, BlockError::Io { op: Op::Flush, .. })
     }
 
-    /// What the device failed, of a request for `asked`: kind, first byte, bytes. `None` where it
-    /// was not tried.
+    /// The part of a request of kind `asked` that the device failed: kind, first byte, length in
+    /// bytes. `None` if the device did not try it.
     pub(crate) fn failed(&self, asked: Op) -> Option<(Op, u64, u64)> {
         match self {
             BlockError::Io {
@@ -262,7 +263,7 @@ impl BlockError {
         }
     }
 
-    /// The same error, told by who counts bytes from `start` on.
+    /// The same error with offsets relative to byte `start`.
     pub(crate) fn seen_from(mut self, start: u64) -> Self {
         match &mut self {
             BlockError::Io { op: Op::Flush, .. } => {}
@@ -283,7 +284,7 @@ impl BlockError {
         }
     }
 
-    /// The errno that describes this error to a system call's caller.
+    /// The errno for the caller of a system call.
     pub fn errno(&self) -> i32 {
         match self {
             BlockError::Io { source, .. }

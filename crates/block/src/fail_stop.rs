@@ -1,4 +1,4 @@
-//! A device that is finished once something that it was to make durable may not be.
+//! Fail-stop: after the first failure to make data durable a device takes no more writes.
 
 use std::ops::Range;
 
@@ -7,21 +7,21 @@ use crate::{
     Attempts, BlockDevice, Read, Result, Share, ShareLimits, SharePair, Stats, Write, sharing_of,
 };
 
-/// Fail-stop over a device that is not (rule 5 of the crate's head): a flush that fails may drop
-/// what was written since the last good one, and the next flush succeeds all the same, for there is
-/// nothing left to write. So whoever flushes must know of the failures of all others. (PostgreSQL
+/// Fail-stop over a device that is not (rule 5 of the crate). A failed flush may drop data written
+/// since the last successful one, and the next flush succeeds all the same, as there is nothing
+/// left to write. So each caller of a flush must learn of the failures of all others. (PostgreSQL
 /// met this in 2018, as the "fsync incident".)
 ///
 /// * **block.F1** Once a request that was to make something durable has failed (a flush, or a write
 ///   with `fua`), every later change and flush is refused with that error.
-/// * **block.F2** A flush that succeeded counts only when every one that ran beside it has ended,
-///   and none has failed: what a failing one dropped may have been this one's.
-/// * **block.F3** A flush is left out only if one that counted began after everything that was
-///   written had ended, but for writes with `fua`: it would find nothing. Where the device has FUA,
-///   a batch with a flush goes out with it then.
+/// * **block.F2** A successful flush counts only when every concurrent flush has ended and none has
+///   failed: a failing flush may have dropped data of this one.
+/// * **block.F3** A flush is left out only if an earlier flush that counts began after all writes
+///   without `fua` had ended: it would have no effect. Where the device has FUA, a batch with a
+///   flush then goes out with `fua`.
 /// * **block.F4** A flush that fails inside another request (a write to a device whose cache is
-///   full) is a flush that failed: the error says so (`BlockError::is_of_flush`), and the device
-///   keeps such flushes, and those that it is asked for, in one history ([`Attempts`]).
+///   full) is a failed flush: the error says so (`BlockError::is_of_flush`), and the device keeps
+///   these flushes and the requested ones in one history ([`Attempts`]).
 ///
 /// Reads pass.
 pub struct FailStop<D> {
@@ -31,19 +31,21 @@ pub struct FailStop<D> {
     stops: Stops,
 }
 
-/// The failures that end the use of the device.
+/// The failures that stop the device.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stops {
     /// Every failure to make something durable.
     All,
-    /// Deliberate fault: not a flush that failed inside another request.
+    /// Fault for canaries: of concurrent flushes only those that failed before the request ended.
+    Earlier,
+    /// Fault for canaries: only failures of requested flushes, not of those inside other requests.
     Asked,
-    /// Deliberate fault: nothing.
+    /// Fault for canaries: none.
     Nothing,
 }
 
 impl<D: BlockDevice> FailStop<D> {
-    /// Around a device in which nothing is in flight.
+    /// A wrapper around a device without requests in flight.
     pub fn new(inner: D) -> Self {
         FailStop {
             inner,
@@ -53,7 +55,7 @@ impl<D: BlockDevice> FailStop<D> {
         }
     }
 
-    /// A canary: one that stops at nothing.
+    /// A canary: a wrapper that stops at nothing.
     pub fn forgiving(inner: D) -> Self {
         FailStop {
             stops: Stops::Nothing,
@@ -61,7 +63,7 @@ impl<D: BlockDevice> FailStop<D> {
         }
     }
 
-    /// A canary: one that passes flushes over which fail inside other requests (block.F4).
+    /// A canary: a wrapper that ignores failed flushes inside other requests (block.F4).
     pub fn forgiving_within(inner: D) -> Self {
         FailStop {
             stops: Stops::Asked,
@@ -69,7 +71,15 @@ impl<D: BlockDevice> FailStop<D> {
         }
     }
 
-    /// Writes are on their way, if a flush is to find any of them.
+    /// A canary: a wrapper whose flushes do not wait for concurrent ones (block.F2).
+    pub fn forgiving_beside(inner: D) -> Self {
+        FailStop {
+            stops: Stops::Earlier,
+            ..FailStop::new(inner)
+        }
+    }
+
+    /// Marks writes as in flight, if a flush has to cover any of them.
     fn writing(&self, writes: &[Write<'_>]) -> Option<Writing<'_>> {
         let volatile = writes.iter().any(|write| !write.fua && !write.is_empty());
         volatile.then(|| self.unflushed.write())
@@ -83,19 +93,20 @@ impl<D: BlockDevice> FailStop<D> {
     fn durably(&self, request: impl FnOnce() -> Result<()>) -> Result<()> {
         match self.stops {
             Stops::Nothing => request(),
-            _ => self.attempts.run(request),
+            Stops::Earlier => self.attempts.run_alone(request),
+            Stops::All | Stops::Asked => self.attempts.run(request),
         }
     }
 
-    /// Takes note of how another request ended (block.F4).
+    /// Notes the result of another request (block.F4).
     fn noted(&self, result: Result<()>) -> Result<()> {
         match self.stops {
-            Stops::All => self.attempts.noted(result),
-            _ => result,
+            Stops::All | Stops::Earlier => self.attempts.noted(result),
+            Stops::Asked | Stops::Nothing => result,
         }
     }
 
-    /// Runs a request that changes something, and makes nothing durable.
+    /// Runs a request that changes content and makes nothing durable.
     fn changing(&self, request: impl FnOnce() -> Result<()>) -> Result<()> {
         self.check()?;
         let _writing = self.unflushed.write();

@@ -1,4 +1,4 @@
-//! Requests that a device failed: how often, and the first and the last of each kind.
+//! Statistics of failed requests: the count, and the first and the last of each kind.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,43 +14,43 @@ use crate::{
 /// A request that a device failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailedRequest {
-    /// When that was known.
+    /// Time of the failure.
     pub at: SystemTime,
-    /// The device's name, as [`Watched`] has it.
+    /// The device's name, as given to [`Watched`].
     pub device: &'static str,
-    /// The first byte on that device; a flush has none.
+    /// First byte on that device; `None` for a flush.
     pub offset: Option<u64>,
-    /// Bytes of the request.
+    /// Length in bytes.
     pub len: u64,
-    /// The device's answer.
+    /// The device's errno.
     pub errno: i32,
 }
 
-/// What failed of one kind of request. A batch counts once.
+/// The failed requests of one kind. A batch counts once.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Failed {
-    /// How often.
+    /// Number of failures.
     pub count: u64,
-    /// The first one …
+    /// The first failure.
     pub first: Option<FailedRequest>,
-    /// … and the last one.
+    /// The last failure.
     pub last: Option<FailedRequest>,
 }
 
-/// What devices failed, by kind. What was refused without being tried is not among it: requests
-/// beyond the end, changes of what is opened read-only, shares that the device does not take.
+/// The failed requests of some devices, by kind. Requests that were refused untried are not
+/// counted: those beyond the end, changes on a read-only device, shares beyond the device's limits.
 #[derive(Debug, Default)]
 pub struct Failures([Mutex<Failed>; Op::ALL.len()]);
 
 impl Failures {
-    /// All kinds, and what failed of each.
+    /// A copy of all kinds and their failures.
     pub fn snapshot(&self) -> Vec<(Op, Failed)> {
         let all = Op::ALL.into_iter().zip(&self.0);
         all.map(|(op, failed)| (op, failed.lock().clone()))
             .collect()
     }
 
-    /// Takes note of an error of `device`, which was asked for `asked`.
+    /// Notes an error of `device` in a request of kind `asked`.
     fn note(&self, device: &'static str, asked: Op, error: &BlockError) {
         let Some((op, offset, len)) = error.failed(asked) else {
             return;
@@ -72,7 +72,7 @@ impl Failures {
     }
 }
 
-/// A device whose failures are counted. To be below what refuses requests by itself
+/// A device whose failures are counted. It belongs below any layer that refuses requests by itself
 /// ([`FailStop`](crate::FailStop)).
 pub struct Watched<D> {
     inner: D,
@@ -81,7 +81,7 @@ pub struct Watched<D> {
 }
 
 impl<D: BlockDevice> Watched<D> {
-    /// Around a device, which is named in `failures`.
+    /// A wrapper around a device, which is called `name` in `failures`.
     pub fn new(inner: D, name: &'static str, failures: Arc<Failures>) -> Self {
         Watched {
             inner,

@@ -1,4 +1,4 @@
-//! A device whose writes can be made to wait, for tests of who waits for whom.
+//! A device whose writes can be held, for tests of waiting and ordering.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use crate::stats::Stats;
 #[derive(Default)]
 struct State {
     shut: bool,
-    /// Requests that wait.
+    /// Number of requests that wait.
     waiting: usize,
 }
 
@@ -24,7 +24,7 @@ pub struct Gate<D> {
     changed: Condvar,
 }
 
-/// The gate is shut as long as this lives.
+/// A shut gate: dropping it opens the gate.
 pub struct Shut<'g, D>(&'g Gate<D>);
 
 impl<D: BlockDevice> Gate<D> {
@@ -37,7 +37,7 @@ impl<D: BlockDevice> Gate<D> {
         }
     }
 
-    /// Has requests wait that come from now on.
+    /// Shuts the gate for requests that come from now on.
     pub fn shut(&self) -> Shut<'_, D> {
         self.state.lock().shut = true;
         Shut(self)
@@ -58,7 +58,7 @@ impl<D: BlockDevice> Gate<D> {
 }
 
 impl<D> Shut<'_, D> {
-    /// Returns when a request waits.
+    /// Waits until a request waits at the gate.
     pub fn await_one(&self) {
         let mut state = self.0.state.lock();
         while state.waiting == 0 {

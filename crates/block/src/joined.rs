@@ -1,4 +1,4 @@
-//! Two devices as one: a volume and the journal that lies on a device of its own.
+//! Two devices as one: a volume and its journal on a separate device.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use crate::{
     sharing_of,
 };
 
-/// Bytes at least between the two, so that no request reaches from one into the other.
+/// Minimum gap in bytes between the two, so that no request crosses from one to the other.
 const GAP: u64 = 1 << 20;
 
-/// The first device from offset 0 on, and behind a gap the second. A flush reaches both.
+/// The first device from offset 0 on, and behind a gap the second. A flush goes to both.
 pub struct Joined {
     first: Arc<dyn BlockDevice>,
     second: Arc<dyn BlockDevice>,
@@ -29,12 +29,12 @@ impl Joined {
         }
     }
 
-    /// Where the second device begins, bytes; a multiple of 1 MiB.
+    /// Offset of the second device in bytes; a multiple of 1 MiB.
     pub fn base(&self) -> u64 {
         self.base
     }
 
-    /// The device that `offset` lies on, and what to take off it.
+    /// The device that `offset` lies on, and the offset of that device's first byte.
     fn at(&self, op: Op, offset: u64, len: u64) -> Result<(&dyn BlockDevice, u64)> {
         if offset >= self.base {
             return Ok((&*self.second, self.base));
@@ -112,7 +112,7 @@ impl BlockDevice for Joined {
         device.discard(range.start - base..range.end - base)
     }
 
-    /// Where both can.
+    /// Available if both devices share.
     fn share(&self) -> Option<&dyn Share> {
         let both = self.first.share().is_some() && self.second.share().is_some();
         both.then_some(self as &dyn Share)
@@ -145,7 +145,7 @@ impl Share for Joined {
         }
     }
 
-    /// All pairs of a batch lie on the same of the two devices.
+    /// Requires that all pairs of a batch lie on the same device.
     fn share_batch(&self, pairs: &[SharePair]) -> Result<()> {
         let mut moved = Vec::with_capacity(pairs.len());
         let mut device = None;

@@ -1,25 +1,25 @@
-//! How long things took: histograms that threads fill without waiting for each other.
+//! Histograms of durations, which threads fill without waiting for each other.
 //!
-//! Buckets are quarters of the spans between powers of two, so that each ends at most 1.25 times as
-//! late as the one before. The first ends at 1.024 µs, the last at 137 s; what took longer is in
-//! one of its own.
+//! Buckets are quarters of the spans between powers of two, so each ends at most 1.25 times as late
+//! as the one before. The first ends at 1.024 µs, the last at 137 s; longer durations have a bucket
+//! of their own.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Where the first bucket ends, ns as a power of two.
+/// End of the first bucket: nanoseconds, as a power of two.
 const FIRST_BITS: u32 = 10;
-/// Where the last one ends.
+/// End of the last bounded bucket, likewise.
 const LAST_BITS: u32 = 37;
-/// The parts between two powers of two, as one.
+/// Buckets between two powers of two, as a power of two.
 const PART_BITS: u32 = 2;
 const PARTS: usize = 1 << PART_BITS;
-/// The first, the parts, and all beyond.
+/// Number of buckets: the first, the parts, and the unbounded one.
 const BUCKETS: usize = 1 + ((LAST_BITS - FIRST_BITS) as usize) * PARTS + 1;
-/// Counters are apart for so many threads, lest they wait for each other's memory.
+/// Number of shards: threads use different counters to avoid sharing cache lines.
 const SHARDS: usize = 8;
 
-/// The bucket of what took `nanos`: the first that does not end before.
+/// The bucket of a duration: the first that does not end before it.
 fn bucket(nanos: u64) -> usize {
     let before = nanos.saturating_sub(1);
     let Some(octave) = before
@@ -32,7 +32,7 @@ fn bucket(nanos: u64) -> usize {
     (1 + octave as usize * PARTS + part).min(BUCKETS - 1)
 }
 
-/// Where bucket `index` ends, ns; that time is in it. `None` of the one for all beyond.
+/// The end of bucket `index` in nanoseconds, inclusive. `None` for the unbounded bucket.
 fn end(index: usize) -> Option<u64> {
     let Some(parts) = index.checked_sub(1) else {
         return Some(1 << FIRST_BITS);
@@ -42,7 +42,7 @@ fn end(index: usize) -> Option<u64> {
     (index + 1 < BUCKETS).then_some(end)
 }
 
-/// Of some threads, on cache lines of their own.
+/// The counters of some threads, on cache lines of their own.
 #[repr(align(128))]
 struct Shard {
     counts: [AtomicU64; BUCKETS],
@@ -50,11 +50,11 @@ struct Shard {
     longest: AtomicU64,
 }
 
-/// Counts how often something took how long.
+/// A histogram of durations.
 pub struct Histogram([Shard; SHARDS]);
 
 impl Histogram {
-    /// Of nothing.
+    /// An empty histogram.
     pub const fn new() -> Histogram {
         Histogram(
             [const {
@@ -67,7 +67,7 @@ impl Histogram {
         )
     }
 
-    /// It took so long once more.
+    /// Counts one duration.
     pub fn add(&self, time: Duration) {
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let shard = usize::from(stetfs_sync::thread_number()) % SHARDS;
@@ -83,7 +83,7 @@ impl Histogram {
         }
     }
 
-    /// The numbers now. Those of who is adding may be halfway in.
+    /// The current numbers. Concurrent additions may be half included.
     pub fn snapshot(&self) -> Latency {
         let mut latency = Latency {
             counts: vec![0; BUCKETS],
@@ -107,25 +107,24 @@ impl Default for Histogram {
     }
 }
 
-/// How often something took how long.
+/// A copy of a histogram's numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Latency {
-    /// Of each bucket.
+    /// The count of each bucket.
     counts: Vec<u64>,
-    /// All of them together.
+    /// The sum of all durations.
     pub total: Duration,
-    /// The longest.
+    /// The longest duration.
     pub longest: Duration,
 }
 
 impl Latency {
-    /// How often in all.
+    /// The number of durations.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// What the shortest `share` (0 to 1) of them took at most, to a bucket's width; nothing if
-    /// there are none.
+    /// The quantile `share` (0 to 1), to a bucket's width; zero if there are no durations.
     pub fn quantile(&self, share: f64) -> Duration {
         let count = self.count();
         let rank = ((count as f64 * share).ceil() as u64).clamp(1, count.max(1));
@@ -139,8 +138,7 @@ impl Latency {
         Duration::ZERO
     }
 
-    /// Buckets, shortest first: where each ends (that time is in it; the last has no end), and how
-    /// often that was.
+    /// The buckets, shortest first: the end (inclusive; `None` for the last), and the count.
     pub fn buckets(&self) -> impl Iterator<Item = (Option<Duration>, u64)> {
         let counts = self.counts.iter().enumerate();
         counts.map(|(index, count)| (end(index).map(Duration::from_nanos), *count))

@@ -1,21 +1,21 @@
-//! Block devices: file or raw device (io_uring, O_DIRECT), memory, a window on another, recorder,
-//! fault injector, one with a volatile cache, a gate at which writes wait, and sparse images.
+//! Block devices: image file or raw device (io_uring, O_DIRECT), memory, a window on another
+//! device, recorder, fault injector, a device with a volatile cache, a gate that holds writes, and
+//! sparse images.
 //!
 //! Everything above reads and writes through [`BlockDevice`]. All offsets and lengths are bytes.
 //!
-//! What a device promises, and nothing more:
-//! 1. A write that returned is seen by every later read. Overlapping requests that run at the same
-//!    time have no order.
-//! 2. [`BlockDevice::flush`] makes durable every write that had returned before the call. A write
-//!    with `fua` is durable when it returns.
+//! A device promises this, and nothing more:
+//! 1. Every later read sees a write that returned. Concurrent overlapping requests have no order.
+//! 2. [`BlockDevice::flush`] makes every write durable that returned before the call. A write with
+//!    `fua` is durable when it returns.
 //! 3. Until then a crash may keep any subset of the writes, in any order, at the granularity of
 //!    [`BlockDevice::sector_size`]; a sector itself is old or new.
-//! 4. A batch that was shared counts as a write to all its destinations, and where the device says
-//!    so a crash keeps all of it or nothing.
-//! 5. After a flush that failed nothing is known about the writes since the last one that
-//!    succeeded; a later flush that succeeds does not bring them back.
-//! 6. A request that flushes by itself and fails in that says so ([`BlockError::is_of_flush`]):
-//!    what was acknowledged may be lost, not only what the request was for.
+//! 4. A shared batch counts as a write to all its destinations. On a device with atomic batches a
+//!    crash keeps all of it or nothing.
+//! 5. After a failed flush nothing is known about the writes since the last successful one; a later
+//!    successful flush does not bring them back.
+//! 6. The error of a request that flushes by itself and fails in that says so
+//!    ([`BlockError::is_of_flush`]): all acknowledged writes may be lost, not only the request's.
 
 mod attempts;
 mod buf;
@@ -40,7 +40,7 @@ mod share;
 mod sparse;
 mod stats;
 #[cfg(feature = "test-suite")]
-// A check panics; that is its answer.
+// Checks report by panicking.
 #[allow(clippy::unwrap_used)]
 pub mod suite;
 mod tap;
@@ -78,5 +78,5 @@ pub use text::{is_unseen, printable, printable_line};
 pub use volatile::Volatile;
 pub use window::{Span, Window};
 
-/// The smallest unit a disk writes as a whole, in bytes: the granularity of torn writes.
+/// The smallest unit that a disk writes atomically, in bytes: the granularity of torn writes.
 pub const SECTOR: u32 = 512;

@@ -1,15 +1,15 @@
-//! Lists of blocks that merge neighbours into gathered requests.
+//! Lists of requests that merge adjacent blocks into gathered requests.
 
 use std::io::{IoSlice, IoSliceMut};
 
 use crate::{BlockDevice, Read, Result, Write};
 
-/// A merged request holds at most this many bytes (a larger single slice stays whole) …
+/// Maximum bytes of a merged request (a larger single slice stays whole).
 const MAX_BYTES: usize = 1 << 20;
-/// … and at most this many slices.
+/// Maximum slices of a merged request.
 const MAX_SLICES: usize = 256;
 
-/// A run of slices that lie one after the other on the device.
+/// A run of slices that are adjacent on the device.
 #[derive(Debug)]
 struct Run {
     offset: u64,
@@ -17,7 +17,7 @@ struct Run {
     slices: usize,
 }
 
-/// Puts a slice of `len` bytes at `offset` into the last run, or begins a new one.
+/// Adds a slice of `len` bytes at `offset` to the last run, or begins a new one.
 fn append(runs: &mut Vec<Run>, offset: u64, len: usize) {
     if let Some(last) = runs.last_mut()
         && last.offset.checked_add(last.bytes as u64) == Some(offset)
@@ -35,8 +35,8 @@ fn append(runs: &mut Vec<Run>, offset: u64, len: usize) {
     });
 }
 
-/// Writes to be submitted together. Slices pushed in ascending order whose places touch go out as
-/// one gathered request, without a copy.
+/// Writes to be submitted together. Adjacent slices pushed in ascending order go out as one
+/// gathered request, without a copy.
 #[derive(Debug, Default)]
 pub struct WriteList<'a> {
     slices: Vec<IoSlice<'a>>,
@@ -58,12 +58,12 @@ impl<'a> WriteList<'a> {
         }
     }
 
-    /// Has all of it durable when it was written.
+    /// Writes all of it with `fua`.
     pub fn set_fua(&mut self) {
         self.fua = true;
     }
 
-    /// Adds everything of `other`, after what is here.
+    /// Adds everything of `other` behind the present content.
     pub fn extend(&mut self, other: &WriteList<'a>) {
         let mut slices = other.slices.iter();
         for run in &other.runs {
@@ -106,7 +106,7 @@ impl<'a> WriteList<'a> {
         self.runs.len()
     }
 
-    /// True if nothing was pushed.
+    /// Whether nothing was pushed.
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }
@@ -166,7 +166,7 @@ impl<'a> ReadList<'a> {
         self.runs.len()
     }
 
-    /// True if nothing was pushed.
+    /// Whether nothing was pushed.
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }

@@ -19,7 +19,7 @@ use crate::{
 };
 
 pub(crate) const PAGE: usize = 4096;
-/// Pages of a node: what a fork shares, and the first write after it copies (as pointers).
+/// Pages of a node. Forks share nodes; the first write after a fork copies a node's pointers.
 const FANOUT: usize = 128;
 const SHARDS: usize = 16;
 
@@ -32,7 +32,7 @@ struct Node([Option<Arc<Page>>; FANOUT]);
 type Nodes = BTreeMap<u64, Arc<Node>>;
 
 /// A device in memory. Pages never written read as zeros and take no space. Every write is durable
-/// at once; what a crash may lose is the [`Recorder`](crate::Recorder)'s subject.
+/// at once; [`Recorder`](crate::Recorder) models loss in a crash.
 pub struct MemDevice {
     size: u64,
     sector: u32,
@@ -87,8 +87,8 @@ impl MemDevice {
         self
     }
 
-    /// The same device, which shares content: pages of 4 KiB, at most so many in a batch. It does
-    /// not count references. `atomic` is what it says of crashes, for those who record it.
+    /// The same device with the SHARE capability: pages of 4 KiB, at most `pairs` in a batch. It
+    /// does not count references. `atomic` is the promise that it reports, for recorders.
     pub fn with_share(mut self, pairs: u64, atomic: bool) -> Self {
         self.share = Some(ShareLimits {
             unit: PAGE as u32,
@@ -99,7 +99,7 @@ impl MemDevice {
         self
     }
 
-    /// The same device, which says that it has FUA, for those who record it.
+    /// The same device, which reports FUA, for recorders.
     pub fn with_fua(mut self) -> Self {
         self.fua = true;
         self
@@ -131,7 +131,7 @@ impl MemDevice {
             let hole = rustix::fs::seek(&file, SeekFrom::Hole(at))
                 .unwrap_or(dev.size)
                 .min(dev.size);
-            // A hole may begin inside the page that data began in.
+            // A hole may begin inside the page in which data began.
             let hole = hole.max(at + 1);
             while at < hole {
                 let n = (dev.size - at).min(PAGE as u64) as usize;
@@ -159,11 +159,11 @@ impl MemDevice {
         })
     }
 
-    /// A copy as it is now, in time proportional to the nodes in use, sharing all pages until
-    /// either side writes them. Requests that run meanwhile are in it wholly, partly or not at
-    /// all. Its counters begin at zero.
+    /// A copy of the current content, in time proportional to the nodes in use. The copies share
+    /// all pages until either side writes them. A concurrent request is in it wholly, partly or not
+    /// at all. Its counters begin at zero.
     pub fn fork(&self) -> Self {
-        // All locks first: the copy is of one moment.
+        // All locks are taken first: the copy is of one moment.
         let locked: Vec<_> = self.shards.iter().map(|s| s.read()).collect();
         let mut copies = locked.iter().map(|s| Nodes::clone(s));
         MemDevice {
@@ -184,7 +184,7 @@ impl MemDevice {
     }
 
     /// The ranges, in whole 4 KiB pages cut to the size, in which the two devices differ. Pages
-    /// that two forks still share cost nothing. Devices of different size are compared up to
+    /// that two forks still share are not compared. Devices of different size are compared up to
     /// the smaller.
     pub fn differences(&self, other: &MemDevice) -> Vec<Range<u64>> {
         let (a, b) = (self.fork(), other.fork());
@@ -227,7 +227,7 @@ impl MemDevice {
         ranges
     }
 
-    /// Calls `f` with offset and content of every page that is in memory, in no order.
+    /// Calls `f` with offset and content of every page in memory, in no order.
     fn each_page(&self, mut f: impl FnMut(u64, &Page) -> io::Result<()>) -> io::Result<()> {
         for shard in &self.shards {
             for (n, node) in shard.read().iter() {
@@ -245,7 +245,7 @@ impl MemDevice {
         &self.shards[(node % SHARDS as u64) as usize]
     }
 
-    /// A page by number; `None`: zeros.
+    /// A page by number; `None` is zeros.
     fn page(&self, number: u64) -> Option<Arc<Page>> {
         let node = number / FANOUT as u64;
         let nodes = self.shard(node).read();
@@ -269,7 +269,7 @@ impl MemDevice {
         }
     }
 
-    /// Writes inside the device; the range is checked. Whole pages of zeroes take no memory.
+    /// Writes inside the device; the range is checked. Whole pages of zeros take no memory.
     pub(crate) fn store(&self, offset: u64, mut data: &[u8]) {
         for piece in pieces(offset, data.len() as u64) {
             let (mine, rest) = data.split_at(piece.in_page.len());
@@ -288,7 +288,7 @@ impl MemDevice {
         }
     }
 
-    /// Zeroes inside the device; the range is checked.
+    /// Zeros a range inside the device; the range is checked.
     pub(crate) fn erase(&self, range: Range<u64>) {
         for piece in pieces(range.start, range.end.saturating_sub(range.start)) {
             let number = piece.page / FANOUT as u64;
@@ -310,7 +310,7 @@ impl MemDevice {
     }
 }
 
-/// Whether bytes of one page at most are all zero.
+/// Whether all of `bytes`, at most a page, are zero.
 fn is_zero(bytes: &[u8]) -> bool {
     const ZERO: Page = [0; PAGE];
     ZERO.get(..bytes.len()) == Some(bytes)

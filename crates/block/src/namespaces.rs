@@ -1,8 +1,7 @@
-//! Who sees a mount from another mount namespace: a container, a service with `PrivateMounts=`,
-//! `unshare -m`.
+//! Mounts in other mount namespaces: containers, services with `PrivateMounts=`, `unshare -m`.
 //!
-//! Such a namespace has copies of the mounts there were when it was made. They keep a volume in use
-//! after it has been unmounted everywhere else, and only `/proc` tells of them.
+//! Such a namespace has copies of the mounts that existed when it was made. They keep a volume in
+//! use after it has been unmounted everywhere else, and only `/proc` shows them.
 
 use std::fmt;
 use std::fs;
@@ -11,7 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A process in a mount namespace that has a device mounted.
+/// A process in a mount namespace in which a device is mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Viewer {
     /// Its process id.
@@ -20,19 +19,19 @@ pub struct Viewer {
     pub name: String,
     /// Number of its namespace.
     pub namespace: u64,
-    /// Where the device is mounted there.
+    /// The mount point there.
     pub dir: PathBuf,
 }
 
 impl fmt::Display for Viewer {
-    /// Who it is, and what to do.
+    /// Names the process and the command that ends its mount.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Viewer { pid, name, .. } = self;
         let dir = self.dir.display();
         write!(
             f,
-            "process {pid} ({name}) has it mounted on {dir} in a mount namespace of its own; end that, \
-             or: nsenter -t {pid} -m umount {dir}"
+            "process {pid} ({name}) has it mounted on {dir} in its own mount namespace; end it, or \
+             run: nsenter -t {pid} -m umount {dir}"
         )
     }
 }
@@ -45,29 +44,28 @@ pub fn own_namespace() -> std::io::Result<u64> {
     Ok(fs::metadata("/proc/thread-self/ns/mnt")?.ino())
 }
 
-/// A process that stands for this one where that was before it moved to another mount namespace; 0
-/// if there is none.
+/// A process that stays in the mount namespace that this one has left; 0 if there is none.
 static LEFT_BEHIND: AtomicU32 = AtomicU32::new(0);
 
-/// Says that process `pid` stands for this one where its user is, for [`own_tables`].
+/// Records that process `pid` stays in the user's mount namespace, for [`own_tables`].
 pub fn leave_behind(pid: u32) {
     LEFT_BEHIND.store(pid, Ordering::Relaxed);
 }
 
-/// The mounts of the calling process, as it sees them and as its user does: tables as
-/// `/proc/PID/mountinfo` has them, its own first. There are two in a server that starts: it has
-/// moved, and the process that mounts is still where its user is.
+/// The mount tables of the calling process and of its user, in the format of `/proc/PID/mountinfo`,
+/// its own first. There are two while a server starts: it has moved to another namespace, and the
+/// process that mounts has stayed in the user's.
 pub fn own_tables() -> Vec<Vec<u8>> {
     let left_behind = LEFT_BEHIND.load(Ordering::Relaxed);
     let left_behind = (left_behind != 0).then(|| format!("/proc/{left_behind}/mountinfo"));
     let own = "/proc/thread-self/mountinfo".to_owned();
     let all = [own].into_iter().chain(left_behind);
-    // One that has ended has none.
+    // A process that has ended has no table.
     all.filter_map(|table| fs::read(table).ok()).collect()
 }
 
-/// Who has the device `dev` (`major:minor`) mounted in other mount namespaces than the caller's:
-/// one process each, as far as the caller may look at them.
+/// The processes that keep the device `dev` (`major:minor`) mounted in mount namespaces other than
+/// the caller's: one process for each namespace, as far as the caller may see them.
 pub fn viewers(dev: &str) -> Vec<Viewer> {
     let mut found: Vec<Viewer> = Vec::new();
     let Ok(own) = own_namespace() else {
@@ -75,14 +73,13 @@ pub fn viewers(dev: &str) -> Vec<Viewer> {
     };
     for pid in pids() {
         let process = Path::new("/proc").join(pid.to_string());
-        // A process that has ended has none.
-        let Ok(namespace) = fs::metadata(process.join("ns/mnt")).map(|m| m.ino()) else {
+        let Some(namespace) = namespace_of(&process) else {
             continue;
         };
         if namespace == own || found.iter().any(|v| v.namespace == namespace) {
             continue;
         }
-        // One in a chroot(2) may see less than its neighbours.
+        // A process in a chroot(2) may see less than its neighbours.
         if let Ok(table) = fs::read(process.join("mountinfo"))
             && let Some(dir) = mounted_on(&table, dev)
             && !is_of_the_kernel(&process)
@@ -98,7 +95,28 @@ pub fn viewers(dev: &str) -> Vec<Viewer> {
     found
 }
 
-/// A process other than the caller's that has the file at `path` open, as "process 1 (init)".
+/// The processes in mount namespace `namespace` that see device `dev` (`major:minor`) mounted on
+/// `dir`, the oldest first. Each is looked at when the iterator comes to it: it may have ended when
+/// the caller looks again.
+pub fn witnesses<'a>(
+    dev: &'a str,
+    namespace: u64,
+    dir: &'a Path,
+) -> impl Iterator<Item = u32> + use<'a> {
+    pids().into_iter().filter(move |pid| {
+        let process = Path::new("/proc").join(pid.to_string());
+        namespace_of(&process) == Some(namespace)
+            && fs::read(process.join("mountinfo"))
+                .is_ok_and(|table| mounted_on(&table, dev).is_some_and(|on| on == dir))
+    })
+}
+
+/// The mount namespace of a process; none if the process has ended or is hidden from the caller.
+fn namespace_of(process: &Path) -> Option<u64> {
+    Some(fs::metadata(process.join("ns/mnt")).ok()?.ino())
+}
+
+/// A process other than the caller that has the file at `path` open, as "process 1 (init)".
 pub(crate) fn opener(path: &Path) -> Option<String> {
     let own = std::process::id();
     let pid = pids().into_iter().find(|&pid| {
@@ -112,7 +130,7 @@ pub(crate) fn opener(path: &Path) -> Option<String> {
     Some(format!("process {pid} ({})", name_of(pid)))
 }
 
-/// All processes that this one sees, the oldest first.
+/// The ids of all visible processes, the oldest first.
 fn pids() -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let mut pids: Vec<u32> = entries
@@ -122,8 +140,8 @@ fn pids() -> Vec<u32> {
     pids
 }
 
-/// Whether that is a thread of the kernel's, which nobody can end: it is in the namespace of the
-/// first process.
+/// Whether a process is a kernel thread, which cannot be ended: it is in the namespace of the first
+/// process.
 fn is_of_the_kernel(process: &Path) -> bool {
     const PF_KTHREAD: u64 = 0x0020_0000;
     // "2 (kthreadd) S PPID PGRP SESSION TTY TPGID FLAGS …"
@@ -140,8 +158,8 @@ fn name_of(pid: u32) -> String {
         .unwrap_or_default()
 }
 
-/// Where `dev` is mounted, by a table as `/proc/PID/mountinfo` has it:
-/// `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw`.
+/// The mount point of `dev` in a table of the format of `/proc/PID/mountinfo`: `36 35 98:0 /mnt1
+/// /mnt2 rw,noatime master:1 - ext3 /dev/root rw`.
 pub(crate) fn mounted_on(table: &[u8], dev: &str) -> Option<PathBuf> {
     table.split(|b| *b == b'\n').find_map(|line| {
         let mut fields = line.split(|b| *b == b' ').skip(2);
@@ -151,7 +169,7 @@ pub(crate) fn mounted_on(table: &[u8], dev: &str) -> Option<PathBuf> {
     })
 }
 
-/// A field of mountinfo without its escapes: blanks and the like are written as `\ooo`.
+/// Decodes a field of mountinfo, in which blanks and some other bytes are written as `\ooo`.
 pub fn unescape(field: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(field.len());
     let mut rest = field;

@@ -1,4 +1,4 @@
-//! A device that another is looked at through: what is written stays beside it.
+//! A copy-on-write overlay: writes stay beside the device below.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,27 +17,27 @@ use crate::{
     Stats, Write, check_share,
 };
 
-/// Shows `base` with changes that never reach it. They are kept in memory, and beyond a bound in a
-/// file without a name.
+/// Shows `base` with changes that never reach it. They are kept in memory, and beyond a limit in an
+/// unnamed file.
 pub struct Overlay {
     base: Arc<dyn BlockDevice>,
-    /// The pages that were written, whole, in the order in which they were written first.
+    /// The changed pages, whole, in the order of their first write.
     top: Top,
-    /// The place of each in it, by number.
+    /// The index in `top` of each changed page, by page number.
     pages: RwLock<BTreeMap<u64, u64>>,
     counters: Counters,
 }
 
-/// Pages by place: the first in memory, then a file.
+/// Pages by index: the first ones in memory, the others in a file.
 struct Top {
     memory: MemDevice,
     file: OnceLock<File>,
-    /// Bytes in all, at most.
+    /// Maximum size in bytes.
     most: u64,
 }
 
 impl Top {
-    /// Where a page is, and its first byte there.
+    /// The storage of a page, and its offset there.
     fn at(&self, place: u64) -> Result<(Option<&File>, u64)> {
         let at = place * PAGE as u64;
         let Some(in_file) = at.checked_sub(self.memory.size()) else {
@@ -50,7 +50,7 @@ impl Top {
         };
         if at >= self.most {
             return Err(failed(io::Error::other(format!(
-                "more than {} MiB would change, too much to try beside the volume",
+                "the trial run would change more than {} MiB, its limit",
                 self.most >> 20
             ))));
         }
@@ -97,7 +97,7 @@ fn failed(op: Op, offset: u64, len: usize, e: io::Error) -> BlockError {
     }
 }
 
-/// A file that is gone when it is closed.
+/// A file that is deleted when it is closed.
 fn unnamed() -> io::Result<File> {
     let flags = OFlags::TMPFILE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
     let mode = Mode::RUSR | Mode::WUSR;
@@ -105,13 +105,13 @@ fn unnamed() -> io::Result<File> {
 }
 
 impl Overlay {
-    /// Nothing changed yet. Takes as much memory as will be written.
+    /// An overlay without changes. Its memory use is unlimited.
     pub fn new(base: Arc<dyn BlockDevice>) -> Overlay {
         Overlay::with_room(base, u64::MAX, u64::MAX)
     }
 
-    /// The same, with room for changes of so many bytes in memory, rounded up to pages, and of
-    /// `most` in all: writes beyond that fail (`NoSpace`).
+    /// An overlay that keeps changes of up to `memory` bytes, rounded up to pages, in memory, and
+    /// of `most` bytes in all: writes beyond that fail (`NoSpace`).
     pub fn with_room(base: Arc<dyn BlockDevice>, memory: u64, most: u64) -> Overlay {
         let size = base.size().checked_next_multiple_of(PAGE as u64);
         let memory = memory.min(size.unwrap_or(u64::MAX)).div_ceil(PAGE as u64);
@@ -128,7 +128,7 @@ impl Overlay {
         }
     }
 
-    /// The ranges of bytes that were written, in whole 4 KiB pages cut to the size, ascending.
+    /// The changed ranges of bytes, in whole 4 KiB pages cut to the size, ascending.
     pub fn changed(&self) -> Vec<Range<u64>> {
         let mut ranges: Vec<Range<u64>> = Vec::new();
         for page in self.pages.read().keys() {
@@ -146,7 +146,8 @@ impl Overlay {
         start..(start + PAGE as u64).min(self.base.size())
     }
 
-    /// Reads what is above; what is not is put on a list, to be read from below at once.
+    /// Reads the changed pages, and lists the unchanged ranges to be read from the base in one
+    /// batch.
     fn read_one<'b>(
         &self,
         pages: &BTreeMap<u64, u64>,
@@ -157,7 +158,7 @@ impl Overlay {
         let mut rest = buf;
         let mut at = offset;
         while !rest.is_empty() {
-            // One page from above, or as many as lie together below.
+            // One changed page, or all adjacent unchanged ones.
             let above = pages.get(&(at / PAGE as u64));
             let len = pieces(at, rest.len() as u64)
                 .take(above.map_or(usize::MAX, |_| 1))
@@ -196,7 +197,7 @@ impl Overlay {
         Ok(())
     }
 
-    /// Copies a page that is about to be written in part.
+    /// Copies a page to the overlay before a write to a part of it.
     fn lift(&self, page: u64, place: u64) -> Result<()> {
         let bytes = self.bytes(page);
         let mut old = [0; PAGE];
@@ -254,14 +255,14 @@ impl BlockDevice for Overlay {
         Ok(())
     }
 
-    /// What is discarded reads as it was.
+    /// Discarded content stays as it was.
     fn discard(&self, range: Range<u64>) -> Result<()> {
         check_discard(&range, self.size())?;
         self.counters.discard(range.end.saturating_sub(range.start));
         Ok(())
     }
 
-    /// Where the base can; then by copies in memory.
+    /// Available if the base shares; the overlay shares by copying in memory.
     fn share(&self) -> Option<&dyn Share> {
         self.base.share().is_some().then_some(self as &dyn Share)
     }

@@ -1,10 +1,10 @@
-//! Whether requests lie inside of a device.
+//! Range checks of requests, shared by all devices.
 
 use std::ops::Range;
 
 use crate::{BlockError, Op, Result};
 
-/// Fails unless `len` bytes at `offset` lie inside a device of `size` bytes.
+/// Checks that `len` bytes at `offset` lie inside a device of `size` bytes.
 ///
 /// # Errors
 /// [`BlockError::OutOfRange`], which names `op`.
@@ -20,7 +20,7 @@ pub fn check_range(op: Op, offset: u64, len: u64, size: u64) -> Result<()> {
     }
 }
 
-/// Range check of a discard; an inverted range is empty.
+/// Checks the range of a discard; an inverted range is empty.
 ///
 /// # Errors
 /// As [`check_range`].

@@ -1,4 +1,4 @@
-//! A device that writes down what is asked of it.
+//! A device that records its requests: crash tests replay the log.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use crate::{
     BlockDevice, Read, Result, SECTOR, Share, ShareLimits, SharePair, Stats, Write, sharing_of,
 };
 
-/// Something that happened, in the order in which it did. Requests that run at the same time show
-/// as overlapping pairs of a beginning and its [`Event::Done`].
+/// A recorded event. The log is in the order of time: a request shows as its submission and its
+/// [`Event::Done`], and concurrent requests overlap.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// A write was submitted.
@@ -20,27 +20,27 @@ pub enum Event {
         id: u64,
         /// First byte on the device.
         offset: u64,
-        /// What was written.
+        /// The data.
         data: Arc<[u8]>,
-        /// Durable once it is done.
+        /// Whether it is durable once done.
         fua: bool,
     },
     /// A discard was submitted.
     Discard {
         /// Number of the request.
         id: u64,
-        /// The bytes.
+        /// The range in bytes.
         range: Range<u64>,
     },
-    /// A batch was submitted to be shared.
+    /// A SHARE batch was submitted.
     Share {
         /// Number of the request.
         id: u64,
-        /// What becomes what.
+        /// The pairs.
         pairs: Arc<[SharePair]>,
-        /// Bytes that are shared as a whole.
+        /// The device's unit in bytes.
         unit: u32,
-        /// Whether the device promises all of the batch or nothing.
+        /// Whether the device promises atomic batches.
         atomic: bool,
     },
     /// A flush was submitted. It covers the requests that were done before.
@@ -56,19 +56,19 @@ pub enum Event {
         /// reached the device.
         ok: bool,
     },
-    /// A note of the test's, e.g. "this fsync returned".
+    /// A note of the test, e.g. "this fsync returned".
     Mark {
-        /// What it says.
+        /// The text of the note.
         label: String,
-        /// A number to go with it.
+        /// A number that belongs to it.
         value: u64,
     },
 }
 
-/// A record of requests, in order.
+/// A log of events, in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Log {
-    /// What happened.
+    /// The events.
     pub events: Vec<Event>,
 }
 
@@ -78,7 +78,7 @@ impl Log {
         self.events.len()
     }
 
-    /// True if nothing happened.
+    /// Whether there are no events.
     pub fn is_empty(&self) -> bool {
         self.events.is_empty()
     }
@@ -93,7 +93,7 @@ impl Log {
 }
 
 /// Wraps a device and records writes, discards, flushes and marks. Reads are not recorded.
-/// [`Replay`](crate::Replay) makes from the record what a crash could have left.
+/// [`Replay`](crate::Replay) builds crash states from the log.
 #[derive(Debug)]
 pub struct Recorder<D> {
     inner: D,
@@ -114,7 +114,7 @@ impl State {
 }
 
 impl<D: BlockDevice> Recorder<D> {
-    /// Records what goes to `inner` from now on.
+    /// Records requests to `inner` from now on.
     pub fn new(inner: D) -> Self {
         Recorder {
             inner,
@@ -132,7 +132,7 @@ impl<D: BlockDevice> Recorder<D> {
         self.inner
     }
 
-    /// Adds a note to the record.
+    /// Adds a note to the log.
     pub fn mark(&self, label: impl Into<String>, value: u64) {
         self.state.lock().log.events.push(Event::Mark {
             label: label.into(),
@@ -145,13 +145,13 @@ impl<D: BlockDevice> Recorder<D> {
         self.state.lock().log.len()
     }
 
-    /// Takes the record and begins a new one. Take it while no request runs: one that spans the two
-    /// records belongs to neither.
+    /// Takes the log and begins a new one. Call it while no request runs: one that spans both logs
+    /// belongs to neither.
     pub fn take_log(&self) -> Log {
         std::mem::take(&mut self.state.lock().log)
     }
 
-    /// A copy of the record so far (the data is shared).
+    /// A copy of the log so far (the data is shared).
     pub fn log(&self) -> Log {
         self.state.lock().log.clone()
     }
@@ -166,7 +166,7 @@ impl<D: BlockDevice> Recorder<D> {
 }
 
 impl<D> Recorder<D> {
-    /// Notes that this is about to be discarded; gives the event's number.
+    /// Records a discard before it is submitted; returns the request's number.
     fn discarded(&self, range: &Range<u64>) -> u64 {
         let mut state = self.state.lock();
         let id = state.id();
@@ -230,7 +230,7 @@ impl<D: BlockDevice> BlockDevice for Recorder<D> {
         if !range.start.is_multiple_of(sector) || !range.end.is_multiple_of(sector) {
             return write_zeros(self, range);
         }
-        // A record is replayed in memory, where what is discarded is zeros.
+        // Recorded as a discard, which a replay turns into zeros.
         let id = self.discarded(&range);
         let result = self.inner.zero(range);
         self.done(id..id + 1, result.is_ok());

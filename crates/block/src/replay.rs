@@ -1,15 +1,15 @@
-//! What a crash could have left, made from a [`Log`].
+//! Crash states of a device, built from a [`Log`].
 //!
-//! 1. A flush that succeeded makes durable what was done before it was submitted; a write with FUA
-//!    is durable when it is done.
+//! 1. A successful flush makes everything durable that was done before the flush was submitted; a
+//!    write with FUA is durable when it is done.
 //! 2. Of everything else submitted before the crash, each 512-byte sector may have reached the
-//!    device or not. What failed stays uncertain for ever, and so does all that was not durable
-//!    when a flush failed: no later flush covers it (rule 5 of the crate's head).
-//! 3. What reached the device did so in the order of submission: of two writes to one sector that
-//!    both arrived, the later stands. So a durable write hides all earlier ones to its sectors.
-//! 4. A discard that arrived left zeros.
-//! 5. What was shared is what the sources held when the batch was submitted. Where the device
-//!    promises atomicity the batch arrived or not; else each of its units did or not.
+//!    device or not. Failed requests stay uncertain for ever, and so does everything that was not
+//!    durable when a flush failed: no later flush covers it (rule 5 of the crate).
+//! 3. Sectors reach the device in the order of submission: of two writes to one sector that both
+//!    arrived, the later stands. So a durable write hides all earlier ones to its sectors.
+//! 4. A discard that arrived leaves zeros.
+//! 5. A shared unit has the content of its source at the submission of the batch. On a device with
+//!    atomic batches the whole batch arrived or not; otherwise each unit did or not.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
@@ -18,34 +18,33 @@ use std::sync::Arc;
 use crate::record::{Event, Log};
 use crate::{BlockDevice, MemDevice, SECTOR, SharePair};
 
-/// One sector of a request of which it is uncertain whether it reached the device. Of what was
-/// shared the first sector of a unit stands for it, and where batches are atomic the first of all
-/// for the batch.
+/// One sector of a request that may or may not have reached the device. The first sector of a
+/// shared unit stands for the unit, and the first of an atomic batch for the batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PendingSector {
     /// The request's number.
     pub id: u64,
-    /// The request's place in the log.
+    /// The request's index in the log.
     pub event: usize,
     /// First byte on the device.
     pub offset: u64,
-    /// Bytes, at most 512: a request that is not aligned has shorter ones at its ends.
+    /// Length in bytes, at most 512: the ends of an unaligned request are shorter.
     pub len: u32,
 }
 
-/// What a request does to the device.
+/// The effect of a request on the device.
 #[derive(Debug, Clone)]
 enum Change {
     Data(Arc<[u8]>),
     Zeros,
     Shared {
-        /// Where each unit is, and what it becomes.
+        /// The offset and new content of each unit.
         units: Vec<(u64, Arc<[u8]>)>,
         atomic: bool,
     },
 }
 
-/// The sector that begins at this byte.
+/// The sector that begins at byte `offset`.
 fn sector_at(entry: &Entry, offset: u64) -> PendingSector {
     PendingSector {
         id: entry.id,
@@ -61,7 +60,7 @@ fn whole_sectors(range: Range<u64>) -> Range<u64> {
     range.start.div_ceil(unit)..range.end / unit
 }
 
-/// A request of the log that is not yet part of what stands.
+/// A request of the log that is not certainly durable, or comes behind one that is not.
 #[derive(Debug, Clone)]
 struct Entry {
     id: u64,
@@ -69,15 +68,15 @@ struct Entry {
     range: Range<u64>,
     change: Change,
     fua: bool,
-    /// Where in the log it was done, with success.
+    /// The index in the log at which it was done, if it succeeded.
     done: Option<usize>,
     durable: bool,
-    /// A flush has failed since: none covers it any more.
+    /// Whether a flush has failed since: no later flush covers it.
     forsaken: bool,
 }
 
 impl Entry {
-    /// What may have arrived or not, apart from the others.
+    /// The sectors, units or batch that arrive independently of each other.
     fn sectors(&self) -> Vec<PendingSector> {
         if let Change::Shared { units, atomic } = &self.change {
             let first = units.iter().take(if *atomic { 1 } else { usize::MAX });
@@ -97,7 +96,7 @@ impl Entry {
         sectors
     }
 
-    /// Whether all that changes with one of its sectors lies in hidden ones.
+    /// Whether everything that arrives with `sector` lies in hidden sectors.
     fn is_hidden(&self, sector: &PendingSector, hidden: &HashSet<u64>) -> bool {
         let unit = |(at, bytes): &(u64, Arc<[u8]>)| {
             let end = (at + bytes.len() as u64).div_ceil(u64::from(SECTOR));
@@ -114,7 +113,7 @@ impl Entry {
         }
     }
 
-    /// The whole sectors that change.
+    /// The ranges of whole sectors that change.
     fn changed(&self) -> Vec<Range<u64>> {
         match &self.change {
             Change::Shared { units, .. } => {
@@ -126,7 +125,7 @@ impl Entry {
         }
     }
 
-    /// Applies all of the request to `dev`.
+    /// Applies the whole request to `dev`.
     fn apply_all(&self, dev: &MemDevice) {
         match &self.change {
             Change::Shared { units, .. } => {
@@ -136,7 +135,7 @@ impl Entry {
         }
     }
 
-    /// Applies what changes with the unit of a share that begins with a sector, to `dev`.
+    /// Applies the shared unit that begins with `sector` to `dev`, or all units if they are atomic.
     fn apply_unit(&self, dev: &MemDevice, sector: &PendingSector) {
         match &self.change {
             Change::Shared { atomic: true, .. } => self.apply_all(dev),
@@ -163,21 +162,21 @@ impl Entry {
     }
 }
 
-/// Walks through a log, and makes the devices that a crash at the point reached could leave.
+/// Walks through a log, and builds the devices that a crash at the current position could leave.
 #[derive(Debug)]
 pub struct Replay<'l> {
     log: &'l Log,
     at: usize,
-    /// The base and all that stands before the first entry of `open`.
+    /// The base with all requests before the first entry of `open`.
     settled: MemDevice,
     /// In order of submission; the first is not durable.
     open: VecDeque<Entry>,
-    /// Flushes under way, and where they were submitted.
+    /// Flushes in flight, and the index of their submission.
     flushes: HashMap<u64, usize>,
 }
 
 impl<'l> Replay<'l> {
-    /// A walk that stands before the first event of `log`, with the device as it was then.
+    /// A replay positioned before the first event of `log`; `base` is the device's content then.
     pub fn new(base: &MemDevice, log: &'l Log) -> Self {
         Replay {
             log,
@@ -188,12 +187,12 @@ impl<'l> Replay<'l> {
         }
     }
 
-    /// Number of events passed: the crash comes after these.
+    /// Number of events passed: the crash comes behind these.
     pub fn position(&self) -> usize {
         self.at
     }
 
-    /// Moves the crash behind the first `n` events (or the last there is). Does not go back.
+    /// Moves the crash behind the first `n` events, at most to the end. Does not go back.
     pub fn advance_to(&mut self, n: usize) {
         while self.at < n.min(self.log.len()) {
             if let Some(event) = self.log.events.get(self.at) {
@@ -242,7 +241,7 @@ impl<'l> Replay<'l> {
     }
 
     fn open(&mut self, id: u64, range: Range<u64>, change: Change, fua: bool) {
-        // A request beyond the end changes nothing.
+        // A request beyond the end has no effect.
         if range.start < range.end && range.end <= self.settled.size() {
             let event = self.at;
             self.open.push_back(Entry {
@@ -267,7 +266,7 @@ impl<'l> Replay<'l> {
         };
         let mut units = Vec::new();
         for (dst, src) in pairs.iter().flat_map(|pair| pair.units(unit)) {
-            // A request beyond the end changes nothing.
+            // A request beyond the end has no effect.
             let mut bytes = vec![0; unit as usize];
             if inside(dst) && inside(src) && seen.read(src, &mut bytes).is_ok() {
                 units.push((dst, bytes.into()));
@@ -290,7 +289,7 @@ impl<'l> Replay<'l> {
         });
     }
 
-    /// A flush submitted at this place succeeded (1).
+    /// Applies a successful flush that was submitted at index `submitted` (1).
     fn flushed(&mut self, submitted: usize) {
         for entry in &mut self.open {
             let done = entry.done.is_some_and(|done| done < submitted);
@@ -306,10 +305,10 @@ impl<'l> Replay<'l> {
         }
     }
 
-    /// The sectors that may or may not have reached the device (2), in order of submission.
-    /// Sectors that a later durable write hides (3) are left out.
+    /// The sectors that may or may not have reached the device (2), in order of submission, without
+    /// those that a later durable write hides (3).
     pub fn pending(&self) -> Vec<PendingSector> {
-        // Walk backwards, with the sectors that are wholly covered by a durable request.
+        // Walk backwards, with the set of sectors that a durable request covers wholly.
         let mut hidden = HashSet::new();
         let mut pending = Vec::new();
         for entry in self.open.iter().rev() {
@@ -325,8 +324,9 @@ impl<'l> Replay<'l> {
         pending
     }
 
-    /// The device if of the pending sectors exactly those arrived for which `arrived` says so. It
-    /// is asked in order of submission, also about hidden sectors, whose answer changes nothing.
+    /// The device after a crash in which, of the pending sectors, those arrived for which `arrived`
+    /// returns true. It is called in order of submission, also for hidden sectors, where its answer
+    /// has no effect.
     pub fn crash(&self, mut arrived: impl FnMut(&PendingSector) -> bool) -> MemDevice {
         let dev = self.settled.fork();
         for entry in &self.open {
@@ -335,7 +335,8 @@ impl<'l> Replay<'l> {
                 continue;
             }
             let of_range = matches!(entry.change, Change::Data(_) | Change::Zeros);
-            // Neighbours arrive in one piece: a copy of a page costs more than its sectors.
+            // Adjacent sectors are applied in one piece: copying a page costs more than its
+            // sectors.
             let mut piece = entry.range.start..entry.range.start;
             for sector in entry.sectors() {
                 match (arrived(&sector), of_range) {
@@ -355,12 +356,12 @@ impl<'l> Replay<'l> {
         dev
     }
 
-    /// The device with all that was submitted: what a program that is killed leaves.
+    /// The device with all submitted requests: the state after a kill of the process.
     pub fn everything(&self) -> MemDevice {
         self.crash(|_| true)
     }
 
-    /// The device with nothing but what certainly stands.
+    /// The device with only the durable requests.
     pub fn only_durable(&self) -> MemDevice {
         self.crash(|_| false)
     }

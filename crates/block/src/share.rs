@@ -1,54 +1,53 @@
-//! SHARE: a device that lets two places have one content without copying it (Oh et al., SIGMOD
-//! 2016).
+//! SHARE: the capability of a device to give two places one content without copying it (Oh et al.,
+//! SIGMOD 2016).
 
 use crate::range::check_range;
 use crate::{BlockError, Op, Result};
 
-/// What becomes of `dst`: it reads as `src` did. All in bytes, and multiples of the device's unit.
+/// A pair to share: `dst` gets the content of `src`. All fields are bytes, and multiples of the
+/// device's unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SharePair {
-    /// First byte of what changes.
+    /// First byte of the destination.
     pub dst: u64,
-    /// First byte of what it becomes.
+    /// First byte of the source.
     pub src: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u64,
 }
 
-/// How much a device can share.
+/// The limits of a device's SHARE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ShareLimits {
-    /// Bytes that it shares as a whole.
+    /// Bytes of a unit.
     pub unit: u32,
-    /// Units of a batch.
+    /// Maximum number of units in a batch.
     pub pairs: u64,
-    /// Places that may have one content; [`u64::MAX`] where there is no limit.
+    /// Maximum number of places with one content; [`u64::MAX`] for no limit.
     pub references: u64,
-    /// Whether a batch is there as a whole or not after a crash. If not, each unit of it may be
-    /// there or not.
+    /// Whether batches are atomic in a crash. If not, each unit of a batch may have arrived or not.
     pub atomic: bool,
 }
 
 /// The capability of a [`BlockDevice`](crate::BlockDevice) to share
 /// ([`BlockDevice::share`](crate::BlockDevice::share)).
 pub trait Share: Send + Sync {
-    /// How much it can.
+    /// The limits of the capability.
     fn limits(&self) -> ShareLimits;
 
-    /// Makes each `dst` read as its `src`, from what all sources are before the batch. What is
-    /// written to one of the two later leaves the other as it was. Durable as writes are: after
-    /// a flush.
+    /// Makes each `dst` read as its `src` did before the batch. A later write to one of the two
+    /// leaves the other as it was. Durable like a write: after a flush.
     ///
     /// # Errors
     /// The batch is too long ([`BlockError::ShareBatch`]), a content would be in too many places
-    /// ([`BlockError::ShareReferences`]), the pairs are no units of the device or a destination
-    /// occurs twice; then nothing was done. Else the device's.
+    /// ([`BlockError::ShareReferences`]), a pair is not made of whole units, or a destination
+    /// occurs twice; then nothing was changed. Otherwise the device's error.
     fn share_batch(&self, pairs: &[SharePair]) -> Result<()>;
 
-    /// A batch of one pair.
+    /// Shares a batch of one pair.
     ///
     /// # Errors
-    /// As of a batch.
+    /// As [`share_batch`](Self::share_batch).
     fn share_range(&self, dst: u64, src: u64, len: u64) -> Result<()> {
         self.share_batch(&[SharePair { dst, src, len }])
     }
@@ -63,11 +62,11 @@ impl SharePair {
     }
 }
 
-/// Fails unless a device of `size` bytes with these limits can share this batch; the references are
-/// not looked at.
+/// Checks that a device of `size` bytes with these limits can share a batch. It does not check the
+/// number of references.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The fault of the batch.
 pub fn check_share(pairs: &[SharePair], limits: &ShareLimits, size: u64) -> Result<()> {
     let unit = u64::from(limits.unit.max(1));
     let mut units = 0u64;
@@ -141,7 +140,7 @@ mod tests {
             let said = checked(pairs).expect_err(word);
             assert!(said.contains(word), "{said}");
         };
-        wrong(&[(0, 10, 3), (3, 10, 2)], "a batch of 5 units");
+        wrong(&[(0, 10, 3), (3, 10, 2)], "cannot share 5 units at once");
         wrong(&[(99, 0, 2)], "beyond the end");
         wrong(&[(0, 99, 2)], "beyond the end");
         wrong(&[(0, 10, 2), (1, 20, 1)], "at byte 4096");

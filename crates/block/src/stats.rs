@@ -1,10 +1,10 @@
-//! Request counters.
+//! Request counters of a device.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::SharePair;
 
-/// Requests a device completed since it was opened, and the bytes they moved.
+/// The requests that a device completed since it was opened, and the bytes that they moved.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Read requests; a gathered request counts once.
@@ -21,14 +21,14 @@ pub struct Stats {
     pub discards: u64,
     /// Bytes discarded.
     pub bytes_discarded: u64,
-    /// Batches shared.
+    /// SHARE batches.
     pub shares: u64,
-    /// Bytes that they changed.
+    /// Bytes changed by SHARE batches.
     pub bytes_shared: u64,
 }
 
 impl Stats {
-    /// What happened after `earlier` was taken.
+    /// The requests after `earlier` was taken.
     pub fn since(&self, earlier: &Stats) -> Stats {
         Stats {
             reads: self.reads.saturating_sub(earlier.reads),
@@ -44,7 +44,7 @@ impl Stats {
     }
 }
 
-/// The counters behind [`Stats`], for those who write a device.
+/// The counters behind [`Stats`], for implementations of devices.
 #[derive(Debug, Default)]
 pub struct Counters {
     reads: AtomicU64,
@@ -59,13 +59,13 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Counts `requests` reads of `bytes` together.
+    /// Counts `requests` reads of `bytes` in all.
     pub fn read(&self, requests: u64, bytes: u64) {
         self.reads.fetch_add(requests, Relaxed);
         self.bytes_read.fetch_add(bytes, Relaxed);
     }
 
-    /// Counts `requests` writes of `bytes` together.
+    /// Counts `requests` writes of `bytes` in all.
     pub fn write(&self, requests: u64, bytes: u64) {
         self.writes.fetch_add(requests, Relaxed);
         self.bytes_written.fetch_add(bytes, Relaxed);
@@ -82,14 +82,14 @@ impl Counters {
         self.bytes_discarded.fetch_add(bytes, Relaxed);
     }
 
-    /// Counts a batch that was shared.
+    /// Counts a SHARE batch.
     pub fn share(&self, pairs: &[SharePair]) {
         self.shares.fetch_add(1, Relaxed);
         let bytes = pairs.iter().map(|p| p.len).sum();
         self.bytes_shared.fetch_add(bytes, Relaxed);
     }
 
-    /// The numbers now. Counters of requests still running may be halfway in.
+    /// The current numbers. Concurrent requests may be half included.
     pub fn snapshot(&self) -> Stats {
         Stats {
             reads: self.reads.load(Relaxed),

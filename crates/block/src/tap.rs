@@ -1,4 +1,4 @@
-//! What is asked of a volume, for whoever wants to record it: above its cache and below.
+//! The tap: a recording of a volume's I/O, above its cache and below, for a tracing program.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -10,59 +10,61 @@ use parking_lot::Mutex;
 
 use crate::{BlockDevice, Read, Result, Share, ShareLimits, SharePair, Stats, Write, sharing_of};
 
-/// Requests of a layer that are kept for who records; more than that are lost, and counted.
+/// Maximum number of requests of a layer that are kept for the recording program; further ones are
+/// lost, and counted.
 const MOST: usize = 1 << 20;
-/// Requests of a layer that are taken at once.
+/// Maximum number of requests of a layer in one answer.
 const AT_ONCE: usize = 1 << 14;
-/// Who took nothing for so long is gone: nothing more is kept for him.
+/// Time without a call of `take` after which the recording program counts as gone: the recording
+/// ends.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where requests are seen.
+/// The layers at which requests are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layer {
-    /// Blocks of files that are read and written, whether they are cached or not.
+    /// Blocks of files that are read or written, cached or not.
     Above,
-    /// What the device is asked for.
+    /// Requests to the device.
     Below,
 }
 
-/// One request.
+/// One recorded request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// When, microseconds since the recording began.
+    /// Time in microseconds since the recording began.
     pub micros: u64,
     /// Whether it is a write.
     pub write: bool,
     /// The first byte on the volume.
     pub offset: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u64,
 }
 
-/// What was asked since it was last taken, in the order of time.
+/// The requests since the last call of `take`, in the order of time.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Taken {
-    /// Above the cache.
+    /// Requests above the cache.
     pub above: Vec<Asked>,
-    /// Below it.
+    /// Requests below the cache.
     pub below: Vec<Asked>,
-    /// Requests that were not kept, since the beginning.
+    /// Number of requests lost since the recording began.
     pub lost: u64,
-    /// There is more to be taken at once.
+    /// Whether more requests can be taken at once.
     pub more: bool,
 }
 
 struct Recording {
     id: u64,
     begun: Instant,
-    /// When something was taken last.
+    /// Time of the last call of `take`.
     taken: Instant,
     above: VecDeque<Asked>,
     below: VecDeque<Asked>,
     lost: u64,
 }
 
-/// Where the requests of a volume come by. While nobody records, a request costs a look at a flag.
+/// The point that a volume's requests pass. Without a recording a request costs one load of a flag.
 #[derive(Default)]
 pub struct Tap {
     on: AtomicBool,
@@ -71,13 +73,13 @@ pub struct Tap {
 
 #[derive(Default)]
 struct State {
-    /// Recordings so far.
+    /// Number of recordings so far.
     count: u64,
     recording: Option<Recording>,
 }
 
 impl Tap {
-    /// A request came; `bytes` of the volume.
+    /// Records a request for these `bytes` of the volume.
     pub fn note(&self, layer: Layer, write: bool, bytes: Range<u64>) {
         if self.on.load(Ordering::Relaxed) {
             self.keep(layer, write, &bytes);
@@ -90,7 +92,7 @@ impl Tap {
         let Some(recording) = state.recording.as_mut() else {
             return;
         };
-        // Under the lock: the order is that of time.
+        // Read under the lock: requests are in the order of time.
         let now = Instant::now();
         if now.duration_since(recording.taken) > TIMEOUT {
             self.on.store(false, Ordering::Relaxed);
@@ -113,7 +115,7 @@ impl Tap {
         }
     }
 
-    /// Begins to record, and gives the recording's number; `None` while somebody else does.
+    /// Begins a recording, and returns its number; `None` while another program records.
     pub fn begin(&self) -> Option<u64> {
         let mut state = self.state.lock();
         let now = Instant::now();
@@ -135,8 +137,8 @@ impl Tap {
         Some(id)
     }
 
-    /// What was asked since the last call; `None` if there is no such recording any more. With
-    /// `end` it is over: nothing more is kept, and it is gone when all was taken.
+    /// The requests since the last call; `None` if the recording does not exist any more. `end`
+    /// stops the recording: no further requests are kept, and it is removed when all were taken.
     pub fn take(&self, id: u64, end: bool) -> Option<Taken> {
         let mut state = self.state.lock();
         let recording = state.recording.as_mut().filter(|r| r.id == id)?;
@@ -158,14 +160,14 @@ impl Tap {
     }
 }
 
-/// A device whose requests come by a tap.
+/// A device whose requests pass a tap.
 pub struct Tapped<D> {
     inner: D,
     tap: Arc<Tap>,
 }
 
 impl<D: BlockDevice> Tapped<D> {
-    /// Around a device.
+    /// A wrapper around a device.
     pub fn new(inner: D, tap: Arc<Tap>) -> Self {
         Tapped { inner, tap }
     }
@@ -305,7 +307,7 @@ mod tests {
             if !taken.more {
                 break;
             }
-            // It is over: nothing comes any more.
+            // The recording is over: no more requests are kept.
             tap.note(Layer::Above, false, 0..1);
         }
         assert!(all.iter().map(|a| a.offset).eq(0..MOST as u64));

@@ -1,20 +1,20 @@
-//! Text of others' making, such as names on a volume and what a server says: it must not steer the
-//! terminal or the log that shows it.
+//! Safe display of foreign text, such as names on a volume and messages of a server: it must not
+//! control the terminal or the log that shows it.
 
-/// Whether a character is not shown but steers a terminal, or turns the direction of what is
-/// written around it (Unicode's Bidi_Control).
+/// Whether a character is invisible but controls a terminal, or changes the direction of the text
+/// around it (Unicode's Bidi_Control).
 pub fn is_unseen(c: char) -> bool {
     let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}'
         | '\u{2066}'..='\u{2069}');
     c.is_control() || turns
 }
 
-/// Text for a terminal: what is not seen, but for ends of lines, is escaped.
+/// Text for a terminal: invisible characters, except line ends, are escaped.
 pub fn printable(text: &str) -> String {
     escaped(text, |c| is_unseen(c) && c != '\n')
 }
 
-/// The same, in one line.
+/// The same in one line: line ends are escaped, too.
 pub fn printable_line(text: &str) -> String {
     escaped(text, is_unseen)
 }

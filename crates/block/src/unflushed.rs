@@ -1,20 +1,21 @@
-//! Whether a flush would find anything to make durable.
+//! Tracks whether a flush would have any effect.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use crate::Result;
 
-/// Writes since the last flush. A flush after none is left out: syncs of what did not change are
-/// common.
+/// Counts of writes since the last flush. A flush without any is left out: syncs of unchanged files
+/// are common.
 pub(super) struct Unflushed {
     begun: AtomicU64,
     ended: AtomicU64,
-    /// So many had begun, and ended, when the last flush that succeeded began.
+    /// The values of `begun` and `ended` (equal) when the last successful flush began.
     flushed: AtomicU64,
 }
 
 impl Unflushed {
-    /// What others wrote before may be volatile: the first flush is one.
+    /// Counts one write: earlier writers may have left volatile data, so the first flush is a real
+    /// one.
     pub(super) fn new() -> Self {
         Self {
             begun: AtomicU64::new(1),
@@ -23,21 +24,22 @@ impl Unflushed {
         }
     }
 
-    /// A write is on its way until the guard is dropped, whether it succeeds or not.
+    /// Marks a write as in flight until the guard is dropped, whether it succeeds or not.
     pub(super) fn write(&self) -> Writing<'_> {
         self.begun.fetch_add(1, SeqCst);
         Writing(self)
     }
 
-    /// Whether a flush would find nothing: what was written is durable, and nothing is on its way.
+    /// Whether a flush would have no effect: all written data is durable, and no write is in
+    /// flight.
     pub(super) fn is_none(&self) -> bool {
         self.flushed.load(SeqCst) == self.begun.load(SeqCst)
     }
 
-    /// Flushes if there is anything to.
+    /// Flushes if that would have an effect.
     pub(super) fn flush(&self, flush: impl FnOnce() -> Result<()>) -> Result<()> {
-        // In this order: if they are equal, all that had begun at the second had ended at the
-        // first.
+        // The order matters: if the two are equal, all writes begun at the second load had ended at
+        // the first.
         let ended = self.ended.load(SeqCst);
         let begun = self.begun.load(SeqCst);
         if self.flushed.load(SeqCst) == begun {

@@ -1,4 +1,5 @@
-//! A device with a volatile write cache, whose flushes fail on command.
+//! A device with a volatile write cache, whose flushes fail on command: it stands for real disks in
+//! tests.
 
 use std::fmt;
 use std::ops::Range;
@@ -13,41 +14,41 @@ use stetfs_sync::plain::{
 use crate::fault::refused;
 use crate::{BlockDevice, MemDevice, Op, Read, Result, Stats, Write};
 
-/// A device in memory that keeps for good what a flush made durable, and nothing else. A flush that
-/// fails drops all that was written since the last good one, as disks and page caches do: later
-/// reads give what was there before, and a later flush does not bring it back.
+/// A device in memory that keeps only the content that a flush made durable. A failed flush drops
+/// everything written since the last successful one, as disks and page caches do: later reads
+/// return the old content, and a later flush does not bring the new one back.
 ///
-/// A flush covers what had returned before it began, not what comes while it runs. Of flushes that
-/// run when one fails all fail, and those that begin before it has returned wait for it. When it
-/// takes its time ([`Volatile::failing_for`]) all others go on beside it and succeed: those that
-/// ran keep what they cover, and what came later is dropped.
+/// A flush covers the writes that had returned before it began, and no later ones. When one fails,
+/// all concurrent flushes fail, and new ones wait for it. A slow failing flush
+/// ([`Volatile::failing_for`]) differs: all other flushes run beside it and succeed. Those that ran
+/// already keep the writes that they cover; later writes are dropped.
 ///
-/// With a cache of so many bytes ([`Volatile::with_room`]) a write that finds it full flushes it
-/// first, and fails as that flush does.
+/// With a cache of limited size ([`Volatile::with_room`]) a write that finds it full flushes first,
+/// and fails if that flush fails.
 pub struct Volatile {
-    /// What reads see.
+    /// The content that reads see.
     now: RwLock<MemDevice>,
     state: Mutex<State>,
-    /// A flush that fails has returned.
+    /// Signals that a failing flush has returned.
     failed: Condvar,
-    /// How long a flush takes.
+    /// Duration of a flush.
     delay: Duration,
-    /// How long one takes that fails, if others go on beside it.
+    /// Duration of a failing flush beside which others run, if set.
     failing_for: Option<Duration>,
-    /// Bytes that its cache holds.
+    /// Size of the cache in bytes.
     room: u64,
-    /// Bytes that were written since a flush began.
+    /// Bytes written since a flush began.
     unflushed: AtomicU64,
 }
 
 struct State {
-    /// What the device keeps, and the number of the flush that saw to it.
+    /// The durable content, and the number of the flush that made it so.
     kept: (u64, MemDevice),
-    /// Flushes that run: what each makes durable.
+    /// Flushes in flight: the number, and the content that each makes durable.
     running: Vec<(u64, MemDevice)>,
-    /// Flushes that began.
+    /// Number of flushes begun.
     begun: u64,
-    /// Flushes that are to fail.
+    /// Number of flushes that still have to fail.
     to_fail: u64,
     failing: bool,
     dropped: u64,
@@ -60,7 +61,7 @@ impl fmt::Debug for Volatile {
 }
 
 impl Volatile {
-    /// A device that keeps what is in `inner`; a flush takes `delay`.
+    /// A device that holds the content of `inner`; a flush takes `delay`.
     pub fn new(inner: MemDevice, delay: Duration) -> Volatile {
         Volatile {
             state: Mutex::new(State {
@@ -80,42 +81,43 @@ impl Volatile {
         }
     }
 
-    /// Gives it a cache of `bytes`.
+    /// Gives the device a cache of `bytes`.
     #[must_use]
     pub fn with_room(mut self, bytes: u64) -> Volatile {
         self.room = bytes;
         self
     }
 
-    /// Lets a flush that fails take `time` after it dropped what it drops, as with a device that
-    /// tries again; other flushes do not wait for it.
+    /// Lets a failing flush take `time` after it has dropped writes, as on a device that retries;
+    /// other flushes do not wait for it.
     #[must_use]
     pub fn failing_for(mut self, time: Duration) -> Volatile {
         self.failing_for = Some(time);
         self
     }
 
-    /// Lets the next `n` flushes fail, with EIO.
+    /// Lets the next `n` flushes fail with EIO.
     pub fn fail_flushes(&self, n: u64) {
         self.state.lock().to_fail = n;
     }
 
-    /// How many times writes were dropped.
+    /// Number of times that writes were dropped.
     pub fn drops(&self) -> u64 {
         self.state.lock().dropped
     }
 
-    /// What the device would have kept if the power went now.
+    /// The content that a power failure now would leave.
     pub fn kept(&self) -> MemDevice {
         self.state.lock().kept.1.fork()
     }
 
-    /// What reads see now.
+    /// The content that reads see now.
     pub fn now(&self) -> MemDevice {
         self.now.read().fork()
     }
 
-    /// Changes what reads see; `durable` at once, or with the next flush that begins.
+    /// Changes the content that reads see; durable at once if `durable`, else with the next flush
+    /// that begins.
     fn change(&self, durable: bool, change: impl Fn(&MemDevice) -> Result<()>) -> Result<()> {
         if !durable {
             return change(&self.now.read());
@@ -189,7 +191,7 @@ impl BlockDevice for Volatile {
         let mut state = self.state.lock();
         let place = state.running.iter().position(|(id, _)| *id == mine);
         let Some(place) = place else {
-            // This one fails, or another that dropped what it was to make durable.
+            // This flush fails, or a concurrent one has dropped the writes of this one.
             if state.failing {
                 state.failing = false;
                 self.failed.notify_all();

@@ -1,7 +1,8 @@
-//! A range of another device, as a device: the partition of an image that holds a whole disk.
+//! A range of another device, as a device: the partition of an image of a whole disk.
 
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::range::{check_discard, check_range};
 use crate::{
@@ -14,26 +15,26 @@ use crate::{
 pub struct Span {
     /// The first byte.
     pub start: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u64,
 }
 
 impl Span {
-    /// The first byte behind it; a span that was [checked](Self::check) has one.
+    /// The first byte behind it; a span that passed [`check`](Self::check) has one.
     pub fn end(&self) -> u64 {
         self.start.saturating_add(self.len)
     }
 
-    /// Whether the two have bytes in common.
+    /// Whether two spans have bytes in common.
     pub fn overlaps(&self, other: &Span) -> bool {
         self.start < other.end() && other.start < self.end()
     }
 
-    /// Whether this is a place for a volume on a device of `size` bytes with such sectors. A sector
-    /// that is written as a whole must be one on the device, too.
+    /// Checks that the span is a place for a volume on a device of `size` bytes with such sectors.
+    /// A sector of the span, which is written atomically, must be a sector of the device.
     ///
     /// # Errors
-    /// Why not, as a sentence.
+    /// The reason, as a sentence.
     pub fn check(&self, size: u64, sector: u32) -> std::result::Result<(), String> {
         let Span { start, len } = *self;
         let whole = |n: u64| n.is_multiple_of(u64::from(sector.max(1)));
@@ -42,7 +43,9 @@ impl Span {
             Some(end) if end > size => Err(format!(
                 "the part of it from byte {start} to {end} is beyond its end at byte {size}"
             )),
-            None => Err(format!("the part of it at byte {start} ends nowhere")),
+            None => Err(format!(
+                "the part of it at byte {start} ends beyond byte 2^64"
+            )),
             _ if !whole(start) => Err(format!(
                 "a part of it cannot begin at byte {start}: it has sectors of {sector} bytes"
             )),
@@ -54,7 +57,7 @@ impl Span {
     }
 }
 
-/// Shows a span of `inner`. Offsets in errors of that device are its own.
+/// A device that shows a span of `inner`. Errors name offsets in the window.
 pub struct Window<D> {
     inner: D,
     span: Span,
@@ -75,7 +78,7 @@ impl<D: BlockDevice> Window<D> {
         Ok(Window { inner, span })
     }
 
-    /// What it shows.
+    /// The span that it shows.
     pub fn span(&self) -> Span {
         self.span
     }
@@ -94,7 +97,7 @@ impl<D: BlockDevice> BlockDevice for Window<D> {
         self.inner.sector_size()
     }
 
-    /// That of the other device, where a multiple of it is one there, too.
+    /// The alignment of the inner device, if the span begins at a multiple of it.
     fn dio_align(&self) -> u32 {
         let align = self.inner.dio_align();
         match self.span.start.is_multiple_of(u64::from(align.max(1))) {
@@ -144,21 +147,28 @@ impl<D: BlockDevice> BlockDevice for Window<D> {
         self.seen(self.inner.zero(self.range(range)))
     }
 
-    /// Where a unit of the window is one of the other device.
+    /// Available if the units of the window are units of the inner device.
     fn share(&self) -> Option<&dyn Share> {
         let unit = self.inner.share()?.limits().unit;
         let fits = self.span.start.is_multiple_of(u64::from(unit.max(1)));
         fits.then_some(self as &dyn Share)
     }
 
-    /// The other device's: all that went to it, through other windows as well.
+    /// The window on a copy.
+    fn snapshot(&self) -> Option<Arc<dyn BlockDevice>> {
+        let span = self.span;
+        let window = |inner| Arc::new(Window { inner, span }) as Arc<dyn BlockDevice>;
+        self.inner.snapshot().map(window)
+    }
+
+    /// The inner device's counters: they include requests of other windows.
     fn stats(&self) -> Stats {
         self.inner.stats()
     }
 }
 
 impl<D: BlockDevice> Window<D> {
-    /// The other device's answer: errors name the bytes of the window.
+    /// Converts errors of the inner device to offsets in the window.
     fn seen<T>(&self, answer: Result<T>) -> Result<T> {
         answer.map_err(|e| e.seen_from(self.span.start))
     }
@@ -174,7 +184,7 @@ impl<D: BlockDevice> Window<D> {
         moved.collect()
     }
 
-    /// A range that was checked. An inverted one is empty.
+    /// A checked range, in bytes of the inner device. An inverted one is empty.
     fn range(&self, range: Range<u64>) -> Range<u64> {
         let start = range.start + self.span.start;
         start..start + range.end.saturating_sub(range.start)
@@ -243,7 +253,7 @@ mod tests {
         }
         assert!(window.zero(0..8193).is_err());
         assert!(window.discard(0..8193).is_err());
-        // The requests of a batch have the offsets that they had.
+        // The requests of a batch keep their offsets.
         let mut reads = [Read::new(512, &mut buf)];
         window.read_batch(&mut reads).unwrap();
         assert_eq!(reads[0].offset, 512);
@@ -276,10 +286,10 @@ mod tests {
         assert!(said(512, 0).contains("is empty"));
         assert!(said(0, 16385 + 100).contains("beyond its end at byte 16484"));
         assert!(said(16896, 512).contains("beyond its end"));
-        assert!(said(512, u64::MAX).contains("ends nowhere"));
+        assert!(said(512, u64::MAX).contains("ends beyond byte 2^64"));
         assert!(said(100, 1024).contains("cannot begin at byte 100"));
         assert!(said(512, 1000).contains("cannot end at byte 1512"));
-        // The end of the device is one of its own.
+        // The end of the device counts as a sector's end.
         assert!(window(16384 + 100, 512, 16384 + 100 - 512).is_ok());
     }
 

@@ -1,4 +1,4 @@
-//! The suite, stamped for every backend.
+//! The conformance suite for every backend.
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use stetfs_block::{
 use stetfs_testkit::loopdev::{LoopDev, LoopOptions};
 use tempfile::TempDir;
 
-/// A file system of a disk, not tmpfs: /tmp may be one, the target directory hardly.
+/// A directory on a disk: /tmp may be a tmpfs, the target directory hardly.
 fn dir() -> TempDir {
     TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
@@ -51,7 +51,7 @@ fn open(dir: &TempDir, size: u64, direct: Direct, uring: Uring) -> FileDevice {
     .unwrap()
 }
 
-/// A block device: a loop device with sectors of this size, and us on it.
+/// A loop device with sectors of this size, opened as a device.
 fn block_device(dir: &TempDir, sector: u32, options: OpenOptions) -> Disk {
     let options_of_loop = LoopOptions {
         block_size: sector,
@@ -73,7 +73,7 @@ struct Disk {
     _attached: LoopDev,
 }
 
-/// A window on all but `start` bytes before it and 100 KiB behind it.
+/// A window that leaves out `start` bytes before it and 100 KiB behind it.
 fn window<D: BlockDevice>(inner: D, start: u64) -> Window<D> {
     let len = inner.size() - start - (100 << 10);
     Window::new(inner, Span { start, len }, Path::new("disk")).unwrap()
@@ -116,7 +116,7 @@ stamp! {
     };
 }
 
-/// How many flushes reach the kernel for what, told by the device's own counter. (block.F3)
+/// Which requests make a flush reach the kernel, by the device's own counter. (block.F3)
 #[test]
 fn a_flush_that_would_find_nothing_is_left_out() {
     let flushes = |dev: &FailStop<&FileDevice>, work: &dyn Fn()| {
@@ -215,8 +215,7 @@ fn block_device_4096_with_1k_blocks_turns_o_direct_off() {
     suite::check_all(&disk.dev, 4);
 }
 
-/// Blocks of 1 KiB that begin at odd multiples of 512 pass O_DIRECT with no copy where sectors have
-/// 512 bytes.
+/// Blocks of 1 KiB at odd multiples of 512 need no copy for O_DIRECT where sectors have 512 bytes.
 #[test]
 fn half_kilobyte_offsets_are_direct() {
     let d = dir();
@@ -327,7 +326,7 @@ fn what_is_no_volume_is_refused() {
     }
 }
 
-/// More threads than rings, and batches larger than a ring: nothing mixes.
+/// With more threads than rings, and batches larger than a ring, no data is mixed up.
 #[test]
 fn many_threads_share_the_rings() {
     let d = dir();
@@ -396,8 +395,8 @@ fn forks_share_until_written() {
     assert_eq!(byte, [0]);
 }
 
-/// The kernel does not let us drop dirty pages of a device we no longer claim: a discard is then
-/// skipped.
+/// The kernel does not drop dirty pages of a device that this process no longer claims: a discard
+/// is then skipped.
 #[test]
 fn discards_work_without_the_exclusive_claim() {
     let d = dir();
@@ -443,7 +442,7 @@ fn a_full_host_says_so() {
     }
 }
 
-/// Writing on would make the image long again, and what was cut off would read as zeroes.
+/// A further write would extend the image again, and the lost part would read as zeros.
 #[test]
 fn an_image_that_became_shorter_is_not_made_long_again() {
     for uring in [Uring::Auto, Uring::Off] {
@@ -462,7 +461,7 @@ fn an_image_that_became_shorter_is_not_made_long_again() {
             assert!(matches!(r, Err(BlockError::Shrunk { offset, size })
                 if (offset, size) == (SIZE / 2, SIZE)));
         };
-        // Also in front of the cut: nothing of this volume is to be changed any more.
+        // Also before the cut: nothing of this volume may change any more.
         shrunk(dev.write(SIZE - 8192, &[8; 4096]));
         shrunk(dev.write(0, &[8; 4096]));
         shrunk(dev.flush());

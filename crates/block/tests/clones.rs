@@ -4,7 +4,7 @@ use std::fs::File;
 use stetfs_block::{BlockDevice, FileDevice, OpenOptions, suite};
 use stetfs_testkit::KernelMount;
 
-/// An image of 4 MiB in a file system of this kind.
+/// Runs a test on an image of 4 MiB in a file system of this kind.
 fn on(fstype: &str, mkfs: &[&str], test: impl FnOnce(&FileDevice)) {
     let (_disk, mount) = KernelMount::made(fstype, mkfs, 512 << 20).unwrap();
     let path = mount.path().join("image");
@@ -15,8 +15,8 @@ fn on(fstype: &str, mkfs: &[&str], test: impl FnOnce(&FileDevice)) {
     mount.umount().unwrap();
 }
 
-/// What is shared is durable after a flush, so that is none that can be left out, though nothing
-/// was written since the last.
+/// A share needs a flush to be durable, so that flush is not left out although there was no write
+/// since the last one.
 fn shares(device: &FileDevice) {
     println!("{:?}", device.sharing());
     suite::shares(device, 5);
@@ -47,7 +47,7 @@ fn an_image_elsewhere_does_not() {
     let none = |device: &FileDevice| {
         let why = device.sharing().unwrap_err();
         assert!(
-            device.share().is_none() && why.contains("shares no blocks"),
+            device.share().is_none() && why.contains("cannot share blocks"),
             "{why}"
         );
     };

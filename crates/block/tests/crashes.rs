@@ -1,4 +1,4 @@
-//! What a recorded crash may leave, and what it may not.
+//! Crash states built from recorded devices, against the states that the promises allow.
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
@@ -229,8 +229,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// At every point each sector holds one of the values that a plain model allows: what stands,
-    /// or anything newer; and both extremes are what they should be.
+    /// At every point each sector holds one of the values that a plain model allows: the durable
+    /// one, or any newer; and both extremes are right.
     #[test]
     fn crashes_agree_with_a_model(steps in prop::collection::vec(step(), 1..40), seed: u64, skip in 0..200usize) {
         let (base, dev) = recorder(SECTORS);
@@ -306,7 +306,7 @@ proptest! {
     }
 }
 
-/// The crash explorer wants thousands of states a minute.
+/// The crash explorer needs thousands of states a minute.
 #[test]
 fn states_are_cheap() {
     let base = MemDevice::from_image(&vec![3; 64 << 20]);

@@ -1,7 +1,8 @@
-//! A flush that fails concerns everybody.
+//! A failed flush stops all users of a device.
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use stetfs_block::{
     BlockDevice, BlockError, FailStop, Fault, FaultInjector, MemDevice, Op, Read, Result,
@@ -15,7 +16,7 @@ fn eio() -> BlockError {
     BlockError::io(Op::Flush, 0, 0, source)
 }
 
-/// After a failure nothing changes any more, though the device would take it; reads pass.
+/// After a failure no request changes the device, though it would accept them; reads pass.
 /// (block.F1)
 #[test]
 fn nothing_follows_a_failed_flush() {
@@ -33,7 +34,7 @@ fn nothing_follows_a_failed_flush() {
         let device = FailStop::new(below.clone());
         device.write(4096, &[1; 512]).unwrap();
         device.flush().unwrap();
-        // Else there is nothing to flush.
+        // Otherwise there is nothing to flush.
         device.write(8192, &[1; 512]).unwrap();
         below.add(Fault::fail(op, libc::EIO).once());
         assert_eq!(request(&device).unwrap_err().errno(), libc::EIO);
@@ -56,7 +57,7 @@ fn nothing_follows_a_failed_flush() {
     }
 }
 
-/// A plain write that fails is its caller's business.
+/// The failure of a plain write concerns only its caller.
 #[test]
 fn a_write_that_promises_nothing_may_fail() {
     let below = Arc::new(FaultInjector::new(MemDevice::new(SIZE)));
@@ -120,8 +121,8 @@ impl stetfs_block::Share for Full {
     }
 }
 
-/// A flush that fails inside another request: the request that is tried again is refused, and so is
-/// the flush that follows. A canary that looks at flushes alone is told of success. (block.F4)
+/// A flush fails inside another request: the retried request is refused, and so is the next flush.
+/// A canary that counts only requested flushes reports success. (block.F4)
 #[test]
 fn nothing_follows_a_flush_that_failed_inside_another_request() {
     type Request<'r> = &'r dyn Fn(&dyn BlockDevice) -> Result<()>;
@@ -163,7 +164,8 @@ fn nothing_follows_a_flush_that_failed_inside_another_request() {
     }
 }
 
-/// A host that is full at a flush has lost what was acknowledged: that is no write that room helps.
+/// A flush that meets a full host has lost acknowledged data: it is no failed write that free space
+/// helps.
 #[test]
 fn a_full_host_at_a_flush_is_a_failed_flush() {
     for errno in [libc::ENOSPC, libc::EDQUOT, libc::EFBIG] {
@@ -174,7 +176,7 @@ fn a_full_host_at_a_flush_is_a_failed_flush() {
     }
 }
 
-/// Flushes that tell when they have come, and end as they are told.
+/// A device whose flushes report their arrival, and end on command.
 struct Gate {
     inner: MemDevice,
     came: AtomicUsize,
@@ -218,22 +220,29 @@ impl stetfs_block::Share for Gate {
     }
 }
 
-/// Two flushes run side by side, whichever began first; the one succeeds, then the other ends.
+/// A device for two flushes, the numbers of those that came, and the ways to end them.
+fn gate() -> (Gate, Receiver<usize>, Vec<Sender<Result<()>>>) {
+    let (begins, begun) = channel();
+    let (ends, waits): (Vec<_>, Vec<_>) = (0..2)
+        .map(|_| channel())
+        .map(|(end, wait)| (end, Mutex::new(wait)))
+        .unzip();
+    let gate = Gate {
+        inner: MemDevice::new(SIZE),
+        came: AtomicUsize::new(0),
+        begins,
+        ends: waits,
+    };
+    (gate, begun, ends)
+}
+
+/// Two flushes run concurrently, in either order of beginning; one succeeds, then the other ends.
 /// (block.F2)
 #[test]
 fn a_flush_counts_only_when_those_beside_it_succeeded() {
     for (first, fails) in [(0, true), (1, true), (0, false), (1, false)] {
-        let (begins, begun) = channel();
-        let (ends, waits): (Vec<_>, Vec<_>) = (0..2)
-            .map(|_| channel())
-            .map(|(end, wait)| (end, Mutex::new(wait)))
-            .unzip();
-        let device = FailStop::new(Gate {
-            inner: MemDevice::new(SIZE),
-            came: AtomicUsize::new(0),
-            begins,
-            ends: waits,
-        });
+        let (gate, begun, ends) = gate();
+        let device = FailStop::new(gate);
         std::thread::scope(|scope| {
             let flushes: Vec<_> = (0..2)
                 .map(|number| {
@@ -250,4 +259,25 @@ fn a_flush_counts_only_when_those_beside_it_succeeded() {
             }
         });
     }
+}
+
+/// A canary that does not wait for concurrent flushes reports success although one of them then
+/// fails. (block.F2)
+#[test]
+fn a_flush_that_waits_for_none_beside_it_succeeds_too_early() {
+    let (gate, begun, ends) = gate();
+    let device = FailStop::forgiving_beside(gate);
+    let (answer, answers) = channel();
+    std::thread::scope(|scope| {
+        for number in 0..2 {
+            scope.spawn(|| answer.send(device.flush()).unwrap());
+            assert_eq!(begun.recv().unwrap(), number);
+        }
+        ends[0].send(Ok(())).unwrap();
+        let first = answers.recv_timeout(Duration::from_secs(10));
+        ends[1].send(Err(eio())).unwrap();
+        assert!(matches!(first, Ok(Ok(()))), "{first:?}");
+    });
+    assert!(answers.recv().unwrap().is_err());
+    assert_eq!(device.flush().unwrap_err().errno(), libc::EIO);
 }

@@ -1,4 +1,4 @@
-//! What devices failed is counted by kind, with the first and the last.
+//! Failures of devices are counted by kind, with the first and the last.
 use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -46,7 +46,7 @@ fn the_first_and_the_last_of_each_kind_are_kept() {
     );
     assert!(first.at >= begin && reads.last.unwrap().at >= first.at);
 
-    // Of a write that is flushed, what failed counts.
+    // Of a write with a flush, the failed part counts.
     below.add(Fault::fail(Op::Write, libc::ENOSPC).once());
     let writes = [Write::new(1024, &[2; 512])];
     assert!(device.write_batch_flush(&writes).is_err());
@@ -61,7 +61,7 @@ fn the_first_and_the_last_of_each_kind_are_kept() {
     assert!(device.discard(0..4096).is_err());
     assert_eq!(failed(&failures, Op::Discard).count, 1);
 
-    // What is not tried does not fail.
+    // A request that is not tried does not count as failed.
     assert!(device.read(SIZE, &mut buf).is_err());
     assert!(device.write(SIZE, &buf).is_err());
     let counts: Vec<u64> = failures.snapshot().iter().map(|(_, f)| f.count).collect();

@@ -1,4 +1,4 @@
-//! Programmed faults do what they say, and nothing else.
+//! Programmed faults have exactly the programmed effect.
 use stetfs_block::{
     BlockDevice, BlockError, Fault, FaultInjector, MemDevice, Op, Read, Recorder, Write,
 };
@@ -9,7 +9,7 @@ fn device() -> FaultInjector<MemDevice> {
     FaultInjector::new(MemDevice::from_image(&vec![1; SIZE as usize]))
 }
 
-/// What the device below really holds.
+/// The content of the device below.
 fn stored(dev: &FaultInjector<MemDevice>, offset: u64, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     dev.inner().read(offset, &mut bytes).unwrap();
@@ -75,7 +75,7 @@ fn only_what_touches_the_range_or_passes_the_filter() {
     dev.write(4096, &[2]).unwrap();
 }
 
-/// One bad request fails its batch, and the others of the batch still happen.
+/// One bad request fails its batch, and the others of the batch still run.
 #[test]
 fn a_batch_fails_for_one() {
     let dev = device();
@@ -117,7 +117,7 @@ fn a_torn_write_leaves_some_sectors() {
         stored(&dev, 0, 2048),
         [[7; 512], [1; 512], [7; 512], [1; 512]].concat()
     );
-    // Silently, and cut at the device's sectors, not the request's.
+    // Without an error, and cut at the device's sectors, not the request's.
     dev.write(8192 + 100, &[7; 500]).unwrap();
     assert_eq!(stored(&dev, 8192, 512), [1; 512]);
     assert_eq!(

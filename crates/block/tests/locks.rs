@@ -1,4 +1,4 @@
-//! One volume is never opened twice.
+//! A volume is never opened twice.
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -24,7 +24,7 @@ fn open(path: &Path) -> Result<FileDevice, BlockError> {
     FileDevice::open(path, OpenOptions::default())
 }
 
-/// Opening is refused; gives the message.
+/// Checks that opening is refused; returns the message.
 #[track_caller]
 fn refused(result: Result<FileDevice, BlockError>) -> String {
     let error = result.expect_err("a second open must be refused");
@@ -177,7 +177,7 @@ fn loop_devices_of_one_image_are_one_volume() {
     open(two.path()).unwrap();
 }
 
-/// What O_EXCL is for: the kernel and e2fsprogs stay away while we have the device.
+/// O_EXCL keeps the kernel and e2fsprogs away while this process has the device.
 #[test]
 fn the_kernel_and_e2fsprogs_keep_off_a_claimed_device() {
     let dir = Scratch::new("locks").unwrap();
@@ -202,7 +202,7 @@ fn the_kernel_and_e2fsprogs_keep_off_a_claimed_device() {
         String::from_utf8_lossy(&said.stderr).contains("in use"),
         "{said:?}"
     );
-    // "$1" is the device, "$2" the directory: mounted and taken down at once.
+    // "$1" is the device, "$2" the directory: mounts and unmounts at once.
     let mount = || {
         let script = "mount -t ext4 -o ro,noload \"$1\" \"$2\" && umount \"$2\"";
         Command::new("sh")
@@ -219,7 +219,7 @@ fn the_kernel_and_e2fsprogs_keep_off_a_claimed_device() {
     );
     // A mount of type fuseblk needs the claim; then only the lock keeps a second StetFS out.
     dev.release_exclusive_claim();
-    // A child that another test forks holds a copy of what was given up, until it executes its
+    // A child process that another test forks holds a copy of the claim until it executes its
     // program.
     let mut mounted = mount();
     for _ in 0..50 {
@@ -262,7 +262,7 @@ fn parts_of_an_image_are_kept_apart() {
     }
     refused(part(&path, 2048, 1, false));
     part(&path, 2048, 512, true).unwrap();
-    // Nobody has the whole meanwhile.
+    // The whole image cannot be opened meanwhile.
     refused(open(&path));
     refused(FileDevice::open(&path, READ_ONLY));
     drop(first);
@@ -309,8 +309,8 @@ fn a_loop_device_keeps_what_it_shows() {
     assert_eq!(free, [false, true, true, false], "{tried:?}");
 }
 
-/// Who has a part has a lock on the whole too, as the one that asks; that is not what is in the
-/// way.
+/// The holder of a part has a shared lock on the whole, too, as the opener has; that lock does not
+/// conflict.
 #[test]
 fn the_message_names_who_has_the_part() {
     let dir = Scratch::new("locks").unwrap();

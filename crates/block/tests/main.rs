@@ -1,4 +1,4 @@
-//! Devices as others use them: one program, a module for each subject.
+//! Tests of devices through their public interface: one program, a module for each subject.
 
 #![allow(clippy::unwrap_used)]
 

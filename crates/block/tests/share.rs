@@ -1,4 +1,4 @@
-//! What is shared: by every device that passes it on, and after a crash.
+//! SHARE through every device that passes it on, and after crashes.
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ fn mem() -> MemDevice {
     MemDevice::new(64 * PAGE).with_share(16, true)
 }
 
-/// The first byte of some pages.
+/// The first byte of each page.
 fn firsts(dev: &dyn BlockDevice, pages: impl IntoIterator<Item = u64>) -> Vec<u8> {
     let mut byte = [0];
     let mut first = |page: u64| {
@@ -55,7 +55,7 @@ fn every_device_that_stands_for_another_passes_it_on() {
     for device in &devices {
         suite::shares(device, 5);
     }
-    // The second of two as well, but not from one to the other.
+    // Sharing also works on the second of two joined devices, but not across them.
     let joined = &devices[5];
     fill(joined, base + 1, 9);
     let share = joined.share().unwrap();
@@ -76,8 +76,8 @@ fn every_device_that_stands_for_another_passes_it_on() {
     }
 }
 
-/// Pages 0 to 3 hold 1 to 4, and pages 10 to 13 11 to 14, all durable; then two batches are shared
-/// and one page written.
+/// A recorded device: pages 0 to 3 hold 1 to 4, and pages 10 to 13 hold 11 to 14, all durable; then
+/// two batches are shared and one page is written.
 fn recorded(atomic: bool) -> (MemDevice, stetfs_block::Log) {
     let device = MemDevice::new(64 * PAGE).with_share(16, atomic);
     for page in 0..4 {
@@ -90,7 +90,7 @@ fn recorded(atomic: bool) -> (MemDevice, stetfs_block::Log) {
     share
         .share_batch(&[pair(0, 10, 2), pair(3, 12, 1)])
         .unwrap();
-    // From what the first batch left.
+    // The second batch shares content that the first one left.
     fill(&recorder, 10, 77);
     share.share_batch(&[pair(20, 0, 2)]).unwrap();
     recorder.flush().unwrap();
@@ -112,7 +112,7 @@ fn outcomes(
     let mut replay = Replay::new(base, log);
     replay.advance_to(events);
     let pending = replay.pending();
-    // Whole pages: the sectors of a write come together.
+    // Whole pages: the sectors of a write arrive together.
     let mut places: Vec<_> = pending.iter().map(|s| (s.event, s.offset / PAGE)).collect();
     places.dedup();
     let each = |mask: usize| {
@@ -128,7 +128,7 @@ fn outcomes(
 #[test]
 fn a_batch_is_torn_where_atomicity_is_not_promised() {
     let (base, log) = recorded(true);
-    // Event, its end.
+    // Position 2: the event and its end.
     assert_eq!(
         outcomes(&base, &log, 2, &[0, 1, 3]),
         BTreeSet::from([vec![1, 2, 4], vec![11, 12, 13]])
@@ -136,7 +136,7 @@ fn a_batch_is_torn_where_atomicity_is_not_promised() {
     let torn = outcomes(&recorded(false).0, &recorded(false).1, 2, &[0, 1, 3]);
     assert_eq!(torn.len(), 8);
     assert!(torn.contains(&vec![1, 12, 4]) && torn.contains(&vec![11, 2, 13]));
-    // What is shared is what the sources were when it was, whatever else arrives.
+    // A shared page has its source's content at that time, whatever else arrives.
     for seen in outcomes(&base, &log, 6, &[20, 21, 10]) {
         let [a, b, source] = seen[..] else {
             panic!("{seen:?}")
@@ -146,7 +146,7 @@ fn a_batch_is_torn_where_atomicity_is_not_promised() {
             "{seen:?}"
         );
     }
-    // A flush makes them durable.
+    // A flush makes all of it durable.
     let end = outcomes(&base, &log, log.len(), &[0, 1, 3, 10, 20, 21]);
     assert_eq!(end, BTreeSet::from([vec![11, 12, 13, 77, 11, 12]]));
     let shares = log

@@ -1,5 +1,5 @@
-//! What a hit and a miss cost in a mounted volume's cache (CLOCK): nanoseconds, the best of five
-//! rounds. Run with `--release`.
+//! Measures a hit and a miss in the cache of a mounted volume (CLOCK): nanoseconds, the best of
+//! five rounds. Run with `--release`.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         policy: PolicyKind::Clock,
     };
     let cache: Cache<()> = Cache::new(device, config);
-    // Half of what fits, so that all of it stays.
+    // Half of the capacity, so that all of it stays.
     for nr in 0..CAPACITY / 2 {
         cache.read(nr)?;
     }

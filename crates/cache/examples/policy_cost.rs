@@ -1,5 +1,5 @@
-//! What a step of each policy costs in caches of rising size: nanoseconds a use, most of which make
-//! room. Run with `--release`.
+//! Measures a step of each policy in caches of rising size: nanoseconds a use, most of which evict
+//! a block. Run with `--release`.
 
 use std::time::Instant;
 
@@ -18,7 +18,7 @@ fn cost(kind: PolicyKind, capacity: usize) -> f64 {
     let mut choice = Choice::default();
     let mut pages = vec![0; capacity];
     let mut free: Vec<u32> = (0..capacity as u32).rev().collect();
-    // Numbers of a range four times the cache's, by chance.
+    // Random block numbers from a range four times the cache's size.
     let range = 4 * capacity as u64;
     let mut slots: Vec<Option<u32>> = vec![None; range as usize];
     let mut step = |i: u64| {

@@ -1,4 +1,4 @@
-//! A cached block: a number, a page, and a place for its owner's notes.
+//! A cached block: its number, its page, and the journal's notes about it.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -11,11 +11,12 @@ use stetfs_sync::plain::{
 
 use crate::page::{Page, PageRef};
 
-/// One block in the cache. `X` is what the journal remembers about it (the journal head).
+/// One block in the cache. `X` is the journal's state of it (the journal head).
 pub struct Block<X> {
     nr: u64,
     inner: RwLock<Inner<X>>,
-    /// What the owner has checked about the content (for example a checksum); 0 after every load.
+    /// A value that says which check the content has passed (for example a checksum); 0 after every
+    /// load.
     verified: AtomicU8,
 }
 
@@ -49,7 +50,7 @@ impl<X> Block<X> {
         self.inner.read().page.clone()
     }
 
-    /// A read guard on the content, for short looks without touching the reference count.
+    /// A read guard on the content: a short look that leaves the reference count alone.
     pub fn peek(&self) -> Option<impl Deref<Target = [u8]> + '_> {
         RwLockReadGuard::try_map(self.inner.read(), |i| i.page.as_ref().map(|p| &***p)).ok()
     }
@@ -62,18 +63,18 @@ impl<X> Block<X> {
         }
     }
 
-    /// What has been verified of the content since it was loaded: a value the owner set.
+    /// The check that the content has passed since it was loaded, as the owner set it; 0 for none.
     pub fn verified(&self) -> u8 {
         self.verified.load(Ordering::Acquire)
     }
 
-    /// Remembers that the content was checked (for example, "valid as a directory block").
+    /// Records that the content passed a check (for example, "valid as a directory block").
     pub fn set_verified(&self, what: u8) {
         self.verified.store(what, Ordering::Release);
     }
 
-    /// Loads the content from `device` unless it is there already. Concurrent callers wait for one
-    /// read.
+    /// Loads the content from `device` unless it is there already, and returns whether it did.
+    /// Concurrent callers share one read.
     pub(crate) fn load(&self, device: &dyn BlockDevice, block_size: usize) -> Result<bool> {
         if self.inner.read().page.is_some() {
             return Ok(false);
@@ -88,7 +89,7 @@ impl<X> Block<X> {
         Ok(true)
     }
 
-    /// Gives an unloaded block its content, as read from the device by the caller.
+    /// Sets an unloaded block's content, as the caller read it from the device.
     pub(crate) fn fill(&self, page: Page) {
         let mut inner = self.inner.write();
         if inner.page.is_none() {
@@ -114,8 +115,8 @@ impl<X> BlockWrite<'_, X> {
         self.inner.page.is_some()
     }
 
-    /// The content for changing, copied first if a snapshot holds it (cache.C1).
-    /// The flag says whether a copy was made. `None` if there is no content yet.
+    /// The content for changing, copied first if a snapshot holds it (cache.C1). The flag says
+    /// whether a copy was made. `None` if there is no content yet.
     pub fn page_mut(&mut self) -> Option<(&mut [u8], bool)> {
         let arc = self.inner.page.as_mut()?;
         let copied = Arc::get_mut(arc).is_none();
@@ -130,13 +131,13 @@ impl<X> BlockWrite<'_, X> {
         self.inner.page.as_ref()
     }
 
-    /// Replaces the whole content. What was verified of the old one is forgotten.
+    /// Replaces the whole content, and forgets which checks the old one had passed.
     pub fn set_page(&mut self, page: PageRef) {
         self.inner.page = Some(page);
         self.block.set_verified(0);
     }
 
-    /// Makes the content `len` zero bytes, reusing the page when nobody else holds it.
+    /// Makes the content `len` zero bytes, reusing the page when nothing else holds it.
     pub fn zero(&mut self, len: usize) {
         match self.inner.page.as_mut().and_then(Arc::get_mut) {
             Some(page) if page.len() == len => page.fill(0),
@@ -145,7 +146,7 @@ impl<X> BlockWrite<'_, X> {
         self.block.set_verified(0);
     }
 
-    /// The owner's notes.
+    /// The journal head.
     pub fn head(&mut self) -> &mut X {
         &mut self.inner.head
     }

@@ -5,12 +5,11 @@
 //!
 //! Invariants (cited as `cache.C1`… where code leans on them):
 //!
-//! * **cache.C1** A [`Page`] is never changed while more than one `Arc` to it exists: whoever holds
-//!   a [`PageRef`] holds a snapshot. Writers copy first ([`BlockWrite::page_mut`]).
-//! * **cache.C2** There is at most one [`Block`] per block number in the cache; who holds an
-//!   `Arc<Block>` keeps it there. Only a block that nobody but the cache holds can be evicted, so
-//!   whatever is dirty or pinned must be held by an `Arc` (transaction list, checkpoint list,
-//!   dirty-data map).
+//! * **cache.C1** A [`Page`] is never changed while more than one `Arc` to it exists: a [`PageRef`]
+//!   is a snapshot. Writers copy first ([`BlockWrite::page_mut`]).
+//! * **cache.C2** There is at most one [`Block`] per block number in the cache, and an `Arc<Block>`
+//!   keeps it there. Only a block that the cache alone holds can be evicted, so every dirty or
+//!   pinned block must be held by an `Arc` (transaction list, checkpoint list, dirty-data map).
 //! * **cache.C3** A block's content is readable only once `uptodate`: loaded, or created whole.
 
 #![forbid(unsafe_code)]

@@ -17,7 +17,8 @@ impl Page {
         Page(AlignedBuf::zeroed(len))
     }
 
-    /// A page of `len` bytes of unspecified content, for a read that fills all of it or fails.
+    /// A page of `len` bytes of unspecified content, for a read that either fills all of it or
+    /// fails.
     pub(crate) fn to_be_read(len: usize) -> Page {
         Page(AlignedBuf::scratch(len))
     }

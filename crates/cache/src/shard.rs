@@ -1,5 +1,5 @@
 //! One shard of the cache: blocks in numbered slots, a map to find them, and a policy that chooses
-//! victims.
+//! victims. Shards exist so that threads seldom wait for one lock.
 
 use hashbrown::HashMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ pub(crate) struct Shard<X> {
     /// Empty slots.
     free: Vec<usize>,
     policy: Box<dyn Policy>,
-    /// The policy's last answer, kept for its room.
+    /// The policy's last answer; its allocations are reused.
     choice: Choice,
     capacity: usize,
 }
@@ -38,27 +38,27 @@ impl<X: Default> Shard<X> {
         }
     }
 
-    /// The block if it is here. Not a use of it.
+    /// The block if it is cached. Does not count as a use.
     pub(crate) fn find(&mut self, nr: u64) -> Option<&Arc<Block<X>>> {
         let at = *self.map.get(&nr)?;
         self.slots.get(at)?.as_ref()
     }
 
-    /// The block if it is here, for use.
+    /// The block if it is cached. Counts as a use.
     pub(crate) fn get(&mut self, nr: u64) -> Option<&Arc<Block<X>>> {
         let at = *self.map.get(&nr)?;
         self.policy.used(frame(at, nr), Access::Read);
         self.slots.get(at)?.as_ref()
     }
 
-    /// The block for use, new and empty if it was not there. Also: how many blocks were evicted for
-    /// it.
+    /// The block, new and empty if it was not cached, and the number of blocks evicted for it.
+    /// Counts as a use.
     pub(crate) fn get_or_insert(&mut self, nr: u64) -> (Arc<Block<X>>, u64) {
         if let Some(block) = self.get(nr) {
             return (block.clone(), 0);
         }
         let mut evicted = 0;
-        // Shrinks by up to two for each block that comes, so an overfull shard (many dirty blocks a
+        // Evicts up to two blocks for each new one, so an overfull shard (many dirty blocks a
         // moment ago) returns to its size.
         while self.map.len() >= self.capacity && evicted < 2 {
             match self.evict() {
@@ -84,14 +84,14 @@ impl<X: Default> Shard<X> {
         (block, evicted)
     }
 
-    /// Room for so many blocks from now on. More leave as others come, or by
+    /// Sets the capacity in blocks. Surplus blocks leave as others come, or by
     /// [`shrink`](Self::shrink).
     pub(crate) fn set_capacity(&mut self, blocks: usize) {
         self.capacity = blocks;
     }
 
-    /// Lets up to `most` blocks go that are more than it has room for. How many went: none when it
-    /// is within its room, or when those above it are held.
+    /// Evicts up to `most` blocks above the capacity. Returns how many left: none when the shard is
+    /// within its capacity, or when the surplus blocks are held.
     pub(crate) fn shrink(&mut self, most: u64) -> u64 {
         let mut gone = 0;
         while self.map.len() > self.capacity && gone < most {
@@ -103,26 +103,26 @@ impl<X: Default> Shard<X> {
         gone
     }
 
-    /// A block's data goes home later.
+    /// The block is dirty: its data is written back later.
     pub(crate) fn dirtied(&mut self, nr: u64) {
         if let Some(at) = self.map.get(&nr) {
             self.policy.used(frame(*at, nr), Access::Write);
         }
     }
 
-    /// A block's data is home.
+    /// The block's data has been written back.
     pub(crate) fn written(&mut self, nr: u64) {
         if let Some(at) = self.map.get(&nr) {
             self.policy.written(frame(*at, nr));
         }
     }
 
-    /// Lets go whom the policy chooses; how many.
+    /// Evicts the blocks that the policy chooses; returns how many.
     fn evict(&mut self) -> u64 {
         let slots = &self.slots;
         let mut choice = std::mem::take(&mut self.choice);
         choice.clear();
-        // cache.C2: under the shard's lock nobody can take a new Arc from the map.
+        // cache.C2: under the shard's lock no thread can take a new Arc from the map.
         let unheld = |slot: u32| {
             let block = slots.get(slot as usize).and_then(Option::as_ref);
             block.is_some_and(|block| Arc::strong_count(block) == 1)
@@ -138,7 +138,7 @@ impl<X: Default> Shard<X> {
         gone
     }
 
-    /// Empties a slot; says whether it held a block.
+    /// Empties a slot; returns whether it held a block.
     fn vacate(&mut self, at: usize) -> bool {
         let Some(block) = self.slots.get_mut(at).and_then(Option::take) else {
             return false;
@@ -155,7 +155,7 @@ impl<X: Default> Shard<X> {
         }
     }
 
-    /// Drops every block that nobody holds.
+    /// Drops every block that only the cache holds.
     pub(crate) fn drop_clean(&mut self) {
         for at in 0..self.slots.len() {
             let unheld = |block: &Arc<Block<X>>| Arc::strong_count(block) == 1;
@@ -194,7 +194,7 @@ mod tests {
         for nr in 100..104 {
             shard.get_or_insert(nr);
         }
-        // The first search goes over the marks of all.
+        // The first search passes over the marks of all blocks.
         for nr in 104..107 {
             shard.get_or_insert(nr);
             (0..4).for_each(|nr| assert!(shard.get(nr).is_some()));
@@ -238,7 +238,7 @@ mod tests {
         while shard.shrink(32) > 0 {}
         assert_eq!(shard.len(), 20);
         assert!((0..10).all(|nr| shard.find(nr).is_some()));
-        // What is held may be more than there is room for.
+        // Held blocks may exceed the capacity.
         shard.set_capacity(4);
         while shard.shrink(32) > 0 {}
         assert_eq!(shard.len(), 10);

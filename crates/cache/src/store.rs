@@ -1,4 +1,4 @@
-//! The cache: shards over a device.
+//! The buffer cache: shards over a device, with read-ahead and statistics.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,15 +11,15 @@ use crate::page::Page;
 use crate::policy::{Costs, PolicyKind, Shape};
 use crate::shard::Shard;
 
-/// How a cache is sized.
+/// Size and policy of a cache.
 #[derive(Clone, Copy, Debug)]
 pub struct CacheConfig {
     /// Bytes in a block (and a page): 1, 2 or 4 KiB … 64 KiB.
     pub block_size: usize,
-    /// Upper bound of clean pages, in bytes. Held (dirty, pinned) pages may exceed it for a
+    /// Upper bound of clean pages, in bytes. Held (dirty or pinned) pages may exceed it for a
     /// moment.
     pub capacity: u64,
-    /// Which block leaves when room is needed.
+    /// The policy that chooses the block to evict.
     pub policy: PolicyKind,
 }
 
@@ -28,13 +28,13 @@ pub struct CacheConfig {
 pub struct CacheStats {
     /// Look-ups that found the block loaded.
     pub hits: u64,
-    /// Look-ups that had to read.
+    /// Look-ups that read from the device.
     pub misses: u64,
-    /// Blocks that made room for others.
+    /// Blocks evicted to make room for others.
     pub evictions: u64,
-    /// File blocks written home.
+    /// File blocks written back.
     pub written: u64,
-    /// In so many runs of neighbours.
+    /// Runs of adjacent blocks in which they were written.
     pub write_runs: u64,
     /// Blocks in the cache now.
     pub blocks: u64,
@@ -44,27 +44,27 @@ pub struct CacheStats {
 
 const SHARDS: usize = 64;
 
-/// Erase blocks that a shard has room for at least, where a policy goes by erase blocks.
+/// Minimum capacity of a shard in erase blocks, under a policy that works by erase block.
 const ERASE_BLOCKS: usize = 8;
 
-/// Blocks that a shard has room for at least.
+/// Minimum capacity of a shard in blocks.
 const LEAST: usize = 4;
 
-/// Blocks that leave a shard under one lock when the cache gets smaller.
+/// Blocks evicted from a shard under one hold of its lock when the cache shrinks.
 const STEP: u64 = 256;
 
-/// Bytes of an erase block, unless the user says something else.
+/// Default size of an erase block in bytes.
 const ERASE_BLOCK: u64 = 4 << 20;
 
-/// A buffer cache over a device, sharded by block number, or by erase block where the policy goes
-/// by these.
+/// A buffer cache over a device, sharded by block number, or by erase block under a policy that
+/// works by erase block.
 pub struct Cache<X> {
     device: Arc<dyn BlockDevice>,
     block_size: usize,
     shards: Box<[Mutex<Shard<X>>]>,
-    /// Neighbours that share a shard.
+    /// Number of adjacent blocks that share a shard.
     neighbours: u64,
-    /// Whether the policy wants to know what is dirty.
+    /// Whether the policy tracks dirty blocks.
     minds_dirt: bool,
     hits: AtomicU64,
     misses: AtomicU64,
@@ -73,18 +73,18 @@ pub struct Cache<X> {
     write_runs: AtomicU64,
 }
 
-/// Pages that each of so many shards has room for.
+/// The capacity in pages of each of `shards` shards.
 fn each(pages: usize, shards: usize) -> usize {
     (pages / shards).max(LEAST)
 }
 
 impl<X: Default> Cache<X> {
-    /// An empty cache over `device`, whose erase blocks have the usual size.
+    /// An empty cache over `device`, with erase blocks of the default size.
     pub fn new(device: Arc<dyn BlockDevice>, config: CacheConfig) -> Cache<X> {
         Cache::with_erase_block(device, config, ERASE_BLOCK)
     }
 
-    /// An empty cache over `device`, whose erase blocks have so many bytes.
+    /// An empty cache over `device`, with erase blocks of `erase_block` bytes.
     pub fn with_erase_block(
         device: Arc<dyn BlockDevice>,
         config: CacheConfig,
@@ -132,7 +132,8 @@ impl<X: Default> Cache<X> {
     }
 
     fn shard(&self, nr: u64) -> &Mutex<Shard<X>> {
-        // By block, neighbours go to different shards; runs of 64 spread evenly.
+        // If sharded by block, runs of 64 blocks spread evenly, and adjacent blocks go to different
+        // shards.
         let nr = if self.neighbours == 1 {
             nr
         } else {
@@ -144,7 +145,7 @@ impl<X: Default> Cache<X> {
     /// The block with its content, read from the device if it is not cached.
     ///
     /// # Errors
-    /// What the device says; the block stays unloaded and a later call tries again.
+    /// The device's read error; the block stays unloaded and a later call tries again.
     pub fn read(&self, nr: u64) -> Result<Arc<Block<X>>> {
         let block = self.get(nr);
         if block.load(&*self.device, self.block_size)? {
@@ -155,7 +156,7 @@ impl<X: Default> Cache<X> {
         Ok(block)
     }
 
-    /// The block without reading it: for a caller that gives it its content.
+    /// The block without reading it, for a caller that sets its content.
     pub fn get(&self, nr: u64) -> Arc<Block<X>> {
         let (block, evicted) = self.shard(nr).lock().get_or_insert(nr);
         if evicted > 0 {
@@ -172,27 +173,28 @@ impl<X: Default> Cache<X> {
         Some(block)
     }
 
-    /// The block if it is cached, loaded or not. Not counted as a use.
+    /// The block if it is cached, loaded or not. Does not count as a use.
     pub fn find(&self, nr: u64) -> Option<Arc<Block<X>>> {
         self.shard(nr).lock().find(nr).cloned()
     }
 
-    /// Reads ahead: loads those of the `count` blocks from `first` that are not cached, in one
-    /// batch.
+    /// Reads ahead: loads the blocks of `first..first + count` that are not cached, in one batch.
     ///
     /// # Errors
-    /// What the device says; nothing is cached then.
+    /// The device's read error; nothing is cached then.
     pub fn prefetch(&self, first: u64, count: u64) -> Result<()> {
         let missing: Vec<u64> = (first..first.saturating_add(count))
-            // Who has a block may have it for long: it is not looked at with the shard locked.
+            // `peek` runs outside the shard's lock: another thread may hold the block's lock for
+            // long.
             .filter(|nr| self.find(*nr).is_none_or(|block| block.peek().is_none()))
             .collect();
         let mut pages: Vec<Page> = missing
             .iter()
             .map(|_| Page::to_be_read(self.block_size))
             .collect();
-        // A write could create, commit, send home and evict one of these blocks while the batch is
-        // under way; holding the Arcs (cache.C2) from before the read keeps newer content in place.
+        // A concurrent write could create, commit, write back and evict one of these blocks while
+        // the batch is under way. Arcs taken before the read (cache.C2) keep such newer content in
+        // place.
         let blocks: Vec<_> = missing.iter().map(|nr| self.get(*nr)).collect();
         let mut reads = ReadList::new();
         for (page, nr) in pages.iter_mut().zip(&missing) {
@@ -207,19 +209,19 @@ impl<X: Default> Cache<X> {
         Ok(())
     }
 
-    /// Forgets a block whose content no longer matters (it was freed). Holders keep theirs.
+    /// Drops a block whose content no longer matters (it was freed). Existing holders keep theirs.
     pub fn forget(&self, nr: u64) {
         self.shard(nr).lock().remove(nr);
     }
 
-    /// A block became dirty with data that goes home later.
+    /// A block became dirty with data that is written back later.
     pub fn dirtied(&self, nr: u64) {
         if self.minds_dirt {
             self.shard(nr).lock().dirtied(nr);
         }
     }
 
-    /// Data of blocks, given in ascending order, is home.
+    /// The data of these blocks, in ascending order, has been written back.
     pub fn written(&self, nrs: impl Iterator<Item = u64>) {
         let (mut blocks, mut runs, mut last) = (0, 0, None);
         for nr in nrs {
@@ -234,16 +236,16 @@ impl<X: Default> Cache<X> {
         self.write_runs.fetch_add(runs, Ordering::Relaxed);
     }
 
-    /// Drops every block that nobody holds: a cold cache, for tests and benchmarks.
+    /// Drops every block that only the cache holds: a cold cache, for tests and benchmarks.
     pub fn drop_clean(&self) {
         for shard in &self.shards {
             shard.lock().drop_clean();
         }
     }
 
-    /// Another bound of clean pages, bytes. What is above it leaves before this returns, but for
-    /// what is held; whoever uses the cache meanwhile waits for a short step. How the policy
-    /// shares out its room stays as it was made for the first bound.
+    /// Sets the upper bound of clean pages, in bytes. Surplus blocks are evicted before this
+    /// returns, except held ones. Concurrent callers wait for one short step at most. The policy's
+    /// internal divisions keep the sizes of the first bound.
     pub fn set_capacity(&self, bytes: u64) {
         let pages = bytes / self.block_size.max(1) as u64;
         let each = each(pages as usize, self.shards.len());
@@ -259,7 +261,7 @@ impl<X: Default> Cache<X> {
         }
     }
 
-    /// Counters and sizes now.
+    /// Current counters and sizes.
     pub fn stats(&self) -> CacheStats {
         let blocks: u64 = self.shards.iter().map(|s| s.lock().len() as u64).sum();
         CacheStats {

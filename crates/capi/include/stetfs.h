@@ -72,11 +72,20 @@ const char *stetfs_version(void);
 const char *stetfs_last_error(void);
 
 /*
+ * Makes a new ext4 volume in an image, which need not exist, or on a block device; it is durable
+ * then, and not open. -EEXIST if something is there that would be lost, unless force is said;
+ * -EBUSY if it is in use, force or not.
+ * options: NULL, or those of `stetfs mkfs` with _ for - (docs/mkfs.md): size=SIZE, which a new file
+ * needs, like=PROFILE, label=LABEL, block_size=SIZE, feature=NAME or feature=^NAME, several times,
+ * uuid=UUID, epoch=SECONDS, seed=N, force and so on.
+ */
+int stetfs_format(const char *image, const char *options);
+/*
  * Opens the volume of an image or a block device: replays its journal, finishes what a crash
  * interrupted, and keeps others out (-EBUSY if somebody has it).
- * options: NULL, or as for `stetfs mount -o`: ro, norecovery, sync, noatime, relatime, strictatime,
- * journal=NAME, partition=N|NAME|UUID, offset=BYTES, size=BYTES, journal_path=PATH, nvm=PATH,
- * commit=SECONDS, cache=SIZE, epoch=SECONDS, owner=UID:GID, umask=OCTAL, and parts of the journal.
+ * options: NULL, or those of `stetfs mount -o` that say how a volume is opened (docs/mounting.md:
+ * ro, journal=NAME and the parts of the journal, partition=N|NAME|UUID, commit=SECONDS, cache=SIZE,
+ * sync and so on), owner=UID:GID, whose new files are, and umask=OCTAL.
  */
 int stetfs_open(const char *image, const char *options, stetfs_volume **volume);
 /*

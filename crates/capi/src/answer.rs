@@ -1,21 +1,21 @@
-//! What functions answer, and the text of the last error.
+//! Return values of the C functions, and the text of the last error.
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// An error: its number, and what went wrong.
+/// An error: an errno and a message.
 pub(crate) struct Failed {
     errno: c_int,
     text: String,
 }
 
-/// Result of what functions do.
+/// The result of an operation.
 pub(crate) type Result<T = ()> = std::result::Result<T, Failed>;
 
 impl Failed {
-    /// An argument that makes no sense.
+    /// The error for an invalid argument (EINVAL).
     pub(crate) fn argument(text: impl Into<String>) -> Failed {
         Failed {
             errno: libc::EINVAL,
@@ -23,7 +23,7 @@ impl Failed {
         }
     }
 
-    /// What a panic has left half done.
+    /// The error for a handle that a panic left half changed (ENOTRECOVERABLE).
     pub(crate) fn broken(text: impl Into<String>) -> Failed {
         Failed {
             errno: libc::ENOTRECOVERABLE,
@@ -55,7 +55,7 @@ impl From<io::Error> for Failed {
     }
 }
 
-/// An argument that must not be NULL.
+/// Checks that an argument is not NULL.
 pub(crate) fn given<T>(argument: Option<T>, name: &str) -> Result<T> {
     argument.ok_or_else(|| Failed::argument(format!("{name} is NULL, or no text or buffer")))
 }
@@ -69,9 +69,9 @@ fn note(text: &str) {
     LAST.with(|last| *last.borrow_mut() = CString::new(text).unwrap_or_default());
 }
 
-/// What `op` counts, or an errno below zero.
+/// Runs `op`; returns its count, or a negative errno. A panic becomes `-ENOTRECOVERABLE`.
 pub(crate) fn counted(op: impl FnOnce() -> Result<i64>) -> i64 {
-    // What a panic leaves half done is behind locks that say so.
+    // State that a panic leaves half changed is behind poisoned locks.
     match catch_unwind(AssertUnwindSafe(op)) {
         Ok(Ok(n)) => n,
         Ok(Err(Failed { errno, text })) => {
@@ -85,33 +85,33 @@ pub(crate) fn counted(op: impl FnOnce() -> Result<i64>) -> i64 {
                 "a defect of StetFS: {}",
                 said.unwrap_or("a panic")
             ));
-            // What is thrown may panic when it is dropped.
+            // Dropping the panic's payload could panic again.
             std::mem::forget(panic);
             -i64::from(libc::ENOTRECOVERABLE)
         }
     }
 }
 
-/// 0, or an errno below zero.
+/// Runs `op`; returns 0, or a negative errno.
 pub(crate) fn done(op: impl FnOnce() -> Result) -> c_int {
     c_int::try_from(counted(|| op().map(|()| 0))).unwrap_or(-libc::EIO)
 }
 
-/// What the last function of this thread that failed had to say: valid until the next one fails.
-/// Empty if none has.
+/// The message of this thread's last failed function; valid until the next failure. Empty if none
+/// failed.
 #[unsafe(no_mangle)]
 pub extern "C" fn stetfs_last_error() -> *const c_char {
     LAST.with(|last| last.borrow().as_ptr())
 }
 
-/// The version: a text that stays.
+/// The version: a static text.
 #[unsafe(no_mangle)]
 pub extern "C" fn stetfs_version() -> *const c_char {
     const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
     VERSION.as_ptr().cast()
 }
 
-/// The same.
+/// The last error's message.
 #[cfg(test)]
 pub(crate) fn last() -> String {
     LAST.with(|last| last.borrow().to_string_lossy().into_owned())

@@ -1,12 +1,12 @@
-//! Texts and buffers of C: the one place where what a pointer points at is taken on trust. What is
-//! trusted is in `stetfs.h`: a text ends with a NUL, a buffer has the bytes that are said, and both
-//! stay as they are until the call returns.
+//! Texts and buffers of C: the only module that trusts pointers. The contract is in `stetfs.h`: a
+//! text ends with a NUL, a buffer has the given length, and both stay unchanged until the call
+//! returns.
 
 use std::ffi::{CStr, OsStr, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// A text, or NULL. Only C makes one.
+/// A text, or NULL. Only C creates one.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Text(*const c_char);
@@ -27,16 +27,16 @@ impl Text {
             .map(|bytes| Path::new(OsStr::from_bytes(bytes)))
     }
 
-    /// As UTF-8; NULL is empty, `None` is what is no UTF-8.
+    /// The text as UTF-8; NULL is empty. `None` if it is not UTF-8.
     pub(crate) fn utf8(&self) -> Option<&str> {
         std::str::from_utf8(self.bytes().unwrap_or_default()).ok()
     }
 }
 
-/// `count` items; `None` for NULL with a count, and for more than there can be.
+/// `count` items; `None` for NULL with a count, and for a count beyond any memory.
 ///
 /// # Safety
-/// Unless `first` is NULL, there are so many, and nobody changes them while they are borrowed.
+/// Unless `first` is NULL, it points to `count` items that do not change while they are borrowed.
 unsafe fn items<'a, T>(first: *const T, count: usize) -> Option<&'a [T]> {
     if count == 0 {
         return Some(&[]);
@@ -50,40 +50,40 @@ unsafe fn items<'a, T>(first: *const T, count: usize) -> Option<&'a [T]> {
     Some(unsafe { std::slice::from_raw_parts(first, count) })
 }
 
-/// Texts one after the other, or NULL with a count of 0. Only C makes one.
+/// An array of texts, or NULL with a count of 0. Only C creates one.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Texts(*const Text);
 
 impl Texts {
-    /// `count` texts; `None` for NULL with a count, and for more than there can be.
+    /// `count` texts; `None` for NULL with a count, and for a count beyond any memory.
     pub(crate) fn of(&self, count: usize) -> Option<&[Text]> {
-        // SAFETY: C promises `count` pointers, each NULL or a text, that nobody changes until the
-        // call returns. A text is a pointer, by its representation.
+        // SAFETY: C promises `count` pointers, each NULL or a text, that do not change until the
+        // call returns. A text is represented as a pointer.
         unsafe { items(self.0, count) }
     }
 }
 
-/// Bytes to be read, or NULL with a length of 0. Only C makes one.
+/// Bytes to be read, or NULL with a length of 0. Only C creates one.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Bytes(*const c_void);
 
 impl Bytes {
-    /// `len` bytes; `None` for NULL with a length, and for more than there can be.
+    /// `len` bytes; `None` for NULL with a length, and for a length beyond any memory.
     pub(crate) fn of(&self, len: usize) -> Option<&[u8]> {
-        // SAFETY: C promises `len` bytes that nobody changes until the call returns.
+        // SAFETY: C promises `len` bytes that do not change until the call returns.
         unsafe { items(self.0.cast(), len) }
     }
 }
 
-/// Room to be written to, or NULL with a length of 0. Only C makes one.
+/// A buffer to be written, or NULL with a length of 0. Only C creates one.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Buffer(*mut c_void);
 
 impl Buffer {
-    /// `len` bytes; `None` for NULL with a length, and for more than there can be.
+    /// `len` bytes; `None` for NULL with a length, and for a length beyond any memory.
     pub(crate) fn of(&mut self, len: usize) -> Option<&mut [u8]> {
         if len == 0 {
             return Some(&mut []);
@@ -91,8 +91,8 @@ impl Buffer {
         if self.0.is_null() || isize::try_from(len).is_err() {
             return None;
         }
-        // SAFETY: it is not NULL, and C promises `len` bytes of its own that nobody else looks at
-        // until the call returns. Bytes of memory have some value, whichever it is.
+        // SAFETY: it is not NULL, and C promises `len` bytes that are accessed only here until the
+        // call returns. The bytes have some value, whichever it is.
         Some(unsafe { std::slice::from_raw_parts_mut(self.0.cast(), len) })
     }
 }

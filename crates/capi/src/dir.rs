@@ -1,4 +1,4 @@
-//! Listings of directories.
+//! The C functions that list directories.
 
 use std::ffi::c_int;
 use std::os::unix::ffi::OsStrExt;
@@ -9,21 +9,21 @@ use crate::answer::{counted, done, given};
 use crate::border::Text;
 use crate::volume::Volume;
 
-/// The longest name, bytes, and a NUL.
+/// Length of the longest name with its NUL, bytes.
 const NAME: usize = 256;
 
 /// A listing.
 pub struct Dir(stetfs::ReadDir);
 
-/// A name of a directory (`struct stetfs_dirent`).
+/// An entry of a directory (`struct stetfs_dirent`).
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct DirEntry {
-    /// What it is: `DT_*` of dirent.h.
+    /// Its type: `DT_*` of dirent.h.
     pub kind: u32,
-    /// Bytes of the name.
+    /// Length of the name, bytes.
     pub len: u32,
-    /// The name, and a NUL.
+    /// The name, followed by a NUL.
     pub name: [u8; NAME],
 }
 
@@ -40,7 +40,7 @@ fn kind(kind: FileType) -> u32 {
     u32::from(kind)
 }
 
-/// Opens a directory into `dir`, to list it.
+/// Opens a directory for listing, into `dir`.
 #[unsafe(no_mangle)]
 pub extern "C" fn stetfs_dir_open(
     volume: Option<&Volume>,
@@ -56,7 +56,7 @@ pub extern "C" fn stetfs_dir_open(
     })
 }
 
-/// The next name, without `.` and `..`: 1, or 0 behind the last.
+/// Reads the next entry, without `.` and `..`: returns 1, or 0 at the end.
 #[unsafe(no_mangle)]
 pub extern "C" fn stetfs_dir_next(dir: Option<&mut Dir>, entry: Option<&mut DirEntry>) -> c_int {
     let next = counted(|| {
@@ -78,7 +78,7 @@ pub extern "C" fn stetfs_dir_next(dir: Option<&mut Dir>, entry: Option<&mut DirE
     c_int::try_from(next).unwrap_or(-libc::EIO)
 }
 
-/// Lets a listing go.
+/// Closes a listing.
 #[unsafe(no_mangle)]
 pub extern "C" fn stetfs_dir_close(dir: Option<Box<Dir>>) -> c_int {
     done(|| {
@@ -91,7 +91,7 @@ pub extern "C" fn stetfs_dir_close(dir: Option<Box<Dir>>) -> c_int {
 mod tests {
     use super::*;
 
-    /// As `tests/capi.c` has it of the header.
+    /// The same values as in `tests/capi.c`, which checks the header.
     #[test]
     fn sizes_are_those_of_the_header() {
         assert_eq!(size_of::<DirEntry>(), 264);

@@ -1,4 +1,4 @@
-//! Files.
+//! The C functions on open files.
 
 use std::ffi::c_int;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -7,10 +7,10 @@ use crate::answer::{Failed, Result, counted, done, given};
 use crate::border::{Buffer, Bytes, Text};
 use crate::volume::Volume;
 
-/// An open file. Several threads can use it; they share the place at which it is read and written.
+/// An open file. Several threads can use it; they share its position.
 pub struct File(pub(crate) stetfs::File);
 
-/// From open(2)'s flags.
+/// The open options of open(2)'s flags.
 fn how(flags: c_int, mode: u32) -> Result<stetfs::OpenOptions> {
     const KNOWN: c_int = libc::O_ACCMODE
         | libc::O_CREAT
@@ -42,7 +42,7 @@ fn size(n: usize) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
 
-/// Opens a file into `file`, with open(2)'s flags and, for one that is made, its mode.
+/// Opens a file into `file`, with open(2)'s flags; `mode` is for a new file.
 #[unsafe(no_mangle)]
 pub extern "C" fn stetfs_file_open(
     volume: Option<&Volume>,
@@ -60,7 +60,7 @@ pub extern "C" fn stetfs_file_open(
     })
 }
 
-/// Lets a file go. What was written is not durable by that.
+/// Closes a file. Its writes are not durable by that.
 #[unsafe(no_mangle)]
 pub extern "C" fn stetfs_file_close(file: Option<Box<File>>) -> c_int {
     done(|| {
@@ -69,7 +69,7 @@ pub extern "C" fn stetfs_file_close(file: Option<Box<File>>) -> c_int {
     })
 }
 
-/// Reads up to `len` bytes from where the file is; 0 at its end.
+/// Reads up to `len` bytes at the file's position; 0 at its end.
 #[unsafe(no_mangle)]
 pub extern "C" fn stetfs_file_read(file: Option<&File>, mut buffer: Buffer, len: usize) -> i64 {
     counted(|| {
@@ -78,7 +78,7 @@ pub extern "C" fn stetfs_file_read(file: Option<&File>, mut buffer: Buffer, len:
     })
 }
 
-/// Writes up to `len` bytes where the file is.
+/// Writes up to `len` bytes at the file's position.
 #[unsafe(no_mangle)]
 pub extern "C" fn stetfs_file_write(file: Option<&File>, bytes: Bytes, len: usize) -> i64 {
     counted(|| {
@@ -117,8 +117,8 @@ pub extern "C" fn stetfs_file_pwrite(
     })
 }
 
-/// Moves to `offset` from the start, the place where the file is, or its end (`SEEK_SET`,
-/// `SEEK_CUR`, `SEEK_END`). Answers where that is.
+/// Sets the position to `offset` from the start, the current position, or the end (`SEEK_SET`,
+/// `SEEK_CUR`, `SEEK_END`). Returns the new position.
 #[unsafe(no_mangle)]
 pub extern "C" fn stetfs_file_seek(file: Option<&File>, offset: i64, whence: c_int) -> i64 {
     counted(|| {
@@ -134,13 +134,13 @@ pub extern "C" fn stetfs_file_seek(file: Option<&File>, offset: i64, whence: c_i
     })
 }
 
-/// Cuts the file, or makes it longer.
+/// Truncates or extends the file.
 #[unsafe(no_mangle)]
 pub extern "C" fn stetfs_file_truncate(file: Option<&File>, size: u64) -> c_int {
     done(|| Ok(given(file, "file")?.0.set_len(size)?))
 }
 
-/// Makes durable what was done with the file; with `data_only` as fdatasync(2).
+/// Makes changes of the file durable; with `data_only` as fdatasync(2).
 #[unsafe(no_mangle)]
 pub extern "C" fn stetfs_file_sync(file: Option<&File>, data_only: c_int) -> c_int {
     done(|| {

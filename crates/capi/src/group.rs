@@ -1,6 +1,6 @@
-//! Files that change all at once.
+//! The C functions on groups: files that change all at once.
 //!
-//! A group that has ended is a handle still, so that whoever uses it then is told, until it is
+//! A handle stays valid after its group ended, so that later calls get an error, until it is
 //! closed.
 
 use std::ffi::c_int;
@@ -18,11 +18,11 @@ const FAILED: &str = "to be committed, which failed";
 
 enum State {
     Open(AtomicGroup),
-    /// And how.
+    /// The group ended; the text says how.
     Ended(&'static str),
 }
 
-/// Files that change all at once. Several threads can use it, one after the other.
+/// A group of files that change all at once. Several threads can use it, one after the other.
 pub struct Group(Mutex<State>);
 
 impl Group {
@@ -35,7 +35,7 @@ impl Group {
         act(&mut state)
     }
 
-    /// What is done with a group that has not ended.
+    /// Runs `act` on a group that has not ended.
     fn open<T>(&self, act: impl FnOnce(&AtomicGroup) -> Result<T>) -> Result<T> {
         self.with(|state| match state {
             State::Open(group) => act(group),
@@ -43,7 +43,7 @@ impl Group {
         })
     }
 
-    /// Ends it: it is gone from the volume, whatever comes of `act`.
+    /// Ends the group: the volume no longer has it, whatever the result of `act`.
     fn end(
         &self,
         how: &'static str,
@@ -69,7 +69,7 @@ fn ended(how: &str) -> Failed {
     Failed::argument(format!("the atomic group has ended: it was {how}"))
 }
 
-/// What is done with a file of a group.
+/// Runs `act` on a file of a group.
 fn in_group<T>(
     group: Option<&Group>,
     path: &Text,
@@ -84,7 +84,7 @@ fn count(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
 
-/// Begins a group of the files that `count` paths name, into `group`.
+/// Begins a group of the files at `count` paths, into `group`.
 #[unsafe(no_mangle)]
 pub extern "C" fn stetfs_group_open(
     volume: Option<&Volume>,
@@ -104,7 +104,7 @@ pub extern "C" fn stetfs_group_open(
     })
 }
 
-/// Aborts the group that has a file, whoever holds it.
+/// Aborts the group that contains a file, whichever handle or process holds it.
 #[unsafe(no_mangle)]
 pub extern "C" fn stetfs_group_break(volume: Option<&Volume>, path: Text) -> c_int {
     done(|| {
@@ -113,7 +113,7 @@ pub extern "C" fn stetfs_group_break(volume: Option<&Volume>, path: Text) -> c_i
     })
 }
 
-/// Reads up to `len` bytes at `offset` of a file as the group has it; 0 at its end.
+/// Reads up to `len` bytes at `offset` of a file, with the changes of the group; 0 at its end.
 #[unsafe(no_mangle)]
 pub extern "C" fn stetfs_group_pread(
     group: Option<&Group>,
@@ -130,7 +130,8 @@ pub extern "C" fn stetfs_group_pread(
     })
 }
 
-/// Writes `len` bytes at `offset` of a file; after an error the group may hold the first of them.
+/// Writes `len` bytes at `offset` of a file; after an error the group may contain the first of
+/// them.
 #[unsafe(no_mangle)]
 pub extern "C" fn stetfs_group_pwrite(
     group: Option<&Group>,
@@ -148,13 +149,13 @@ pub extern "C" fn stetfs_group_pwrite(
     })
 }
 
-/// Cuts a file, or makes it longer.
+/// Truncates or extends a file.
 #[unsafe(no_mangle)]
 pub extern "C" fn stetfs_group_truncate(group: Option<&Group>, path: Text, size: u64) -> c_int {
     done(|| in_group(group, &path, |file| Ok(file.set_len(size)?)))
 }
 
-/// Makes `len` bytes at `offset` of a file zeroes, as far as it reaches.
+/// Zeroes `len` bytes at `offset` of a file, up to its end.
 #[unsafe(no_mangle)]
 pub extern "C" fn stetfs_group_zero(
     group: Option<&Group>,
@@ -169,25 +170,25 @@ pub extern "C" fn stetfs_group_zero(
     })
 }
 
-/// Bytes of a file as the group has it.
+/// Size of a file with the changes of the group, bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn stetfs_group_size(group: Option<&Group>, path: Text) -> i64 {
     counted(|| in_group(group, &path, |file| Ok(count(file.len()?))))
 }
 
-/// Bytes of blocks that the group can hold, where all are there already.
+/// Bytes of block contents that the group can hold if all blocks are allocated already.
 #[unsafe(no_mangle)]
 pub extern "C" fn stetfs_group_limit(group: Option<&Group>) -> i64 {
     counted(|| given(group, "group")?.open(|group| Ok(count(group.limit()))))
 }
 
-/// Makes all that was written what the files hold, at once, and durable. The group has ended.
+/// Commits all changes at once, and makes them durable. The group ends.
 #[unsafe(no_mangle)]
 pub extern "C" fn stetfs_group_commit(group: Option<&Group>) -> c_int {
     done(|| given(group, "group")?.end("committed", AtomicGroup::commit))
 }
 
-/// Leaves the files as they are. The group has ended.
+/// Discards all changes. The group ends.
 #[unsafe(no_mangle)]
 pub extern "C" fn stetfs_group_abort(group: Option<&Group>) -> c_int {
     done(|| {
@@ -198,7 +199,7 @@ pub extern "C" fn stetfs_group_abort(group: Option<&Group>) -> c_int {
     })
 }
 
-/// Lets a group go. One that has not ended is aborted.
+/// Closes a group. One that has not ended is aborted.
 #[unsafe(no_mangle)]
 pub extern "C" fn stetfs_group_close(group: Option<Box<Group>>) -> c_int {
     done(|| {

@@ -1,15 +1,15 @@
-//! StetFS for C: what `include/stetfs.h` declares, made of the library's paths.
+//! The C API of StetFS: implements `include/stetfs.h` on the library's path API.
 //!
-//! * Handles are boxes that the caller holds; they are taken back by `…_close`.
-//! * Functions answer 0 or a count, or an errno below zero, with a text for the calling thread
+//! * Handles are boxes owned by the caller; `…_close` takes them back.
+//! * Functions return 0 or a count, or a negative errno with a message for the calling thread
 //!   (`stetfs_last_error`).
 //! * No panic crosses the border: it becomes `-ENOTRECOVERABLE`.
-//! * Arguments are of types that C's pointers are, and that Rust checks: `Option<&T>`,
-//!   `Option<Box<T>>`. Only texts and buffers need more; they are read in `border` alone.
+//! * Arguments have types that are pointers in C and that Rust checks: `Option<&T>`,
+//!   `Option<Box<T>>`. Only texts and buffers need more; `border` alone reads them.
 //!
-//! Modules: `answer` (results and the last error), `border` (texts and buffers), `options` (those
-//! of `stetfs_open`), `volume`, `names`, `file`, `group` (files that change at
-//! once), `dir`, `stat`.
+//! Modules: `answer` (results and the last error), `border` (texts and buffers), `volume`, `names`,
+//! `file`, `group` (files that change at once), `dir`, `stat`. Options are text, which the library
+//! reads.
 
 mod answer;
 mod border;
@@ -17,7 +17,6 @@ mod dir;
 mod file;
 mod group;
 mod names;
-mod options;
 mod stat;
 mod volume;
 

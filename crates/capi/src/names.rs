@@ -1,4 +1,4 @@
-//! Names in a volume.
+//! The C functions on names in a volume.
 
 use std::ffi::c_int;
 use std::os::unix::ffi::OsStrExt;
@@ -15,7 +15,7 @@ fn at<'a>(volume: Option<&'a Volume>, path: &'a Text) -> Result<(&'a stetfs::Vol
     Ok((volume, given(path.path(), "path")?))
 }
 
-/// Makes a directory; with `parents` those above, too, and without complaint if it is there.
+/// Makes a directory; with `parents` also missing parents, and an existing directory is no error.
 #[unsafe(no_mangle)]
 pub extern "C" fn stetfs_mkdir(volume: Option<&Volume>, path: Text, parents: c_int) -> c_int {
     done(|| {
@@ -28,7 +28,7 @@ pub extern "C" fn stetfs_mkdir(volume: Option<&Volume>, path: Text, parents: c_i
     })
 }
 
-/// Removes a name of what is no directory.
+/// Removes a name of a file that is not a directory.
 #[unsafe(no_mangle)]
 pub extern "C" fn stetfs_unlink(volume: Option<&Volume>, path: Text) -> c_int {
     done(|| {
@@ -73,7 +73,8 @@ pub extern "C" fn stetfs_symlink(volume: Option<&Volume>, target: Text, path: Te
     })
 }
 
-/// What a symbolic link holds: as much as there is room for, without a NUL. Answers its length.
+/// Reads the target of a symbolic link: as many bytes as fit, without a NUL. Returns its full
+/// length.
 #[unsafe(no_mangle)]
 pub extern "C" fn stetfs_readlink(
     volume: Option<&Volume>,
@@ -102,7 +103,7 @@ pub extern "C" fn stetfs_chmod(volume: Option<&Volume>, path: Text, mode: u32) -
     })
 }
 
-/// Changes the owner, of a symbolic link itself. `UINT32_MAX` leaves one as it is.
+/// Changes the owner; a symbolic link is not followed. `UINT32_MAX` keeps the user or group.
 #[unsafe(no_mangle)]
 pub extern "C" fn stetfs_lchown(volume: Option<&Volume>, path: Text, uid: u32, gid: u32) -> c_int {
     done(|| {

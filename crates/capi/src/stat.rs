@@ -1,4 +1,4 @@
-//! What is known of files.
+//! The C functions that read the attributes of files.
 
 use std::ffi::c_int;
 use std::path::Path;
@@ -9,13 +9,13 @@ use crate::border::Text;
 use crate::file::File;
 use crate::volume::Volume;
 
-/// A time since 1970.
+/// A time, counted from 1970.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Time {
-    /// Seconds; below 0 before 1970.
+    /// Seconds; negative before 1970.
     pub sec: i64,
-    /// And nanoseconds, 0 to 999 999 999.
+    /// Nanoseconds, 0 to 999 999 999.
     pub nsec: u32,
     /// 0.
     pub reserved: u32,
@@ -45,17 +45,17 @@ impl From<SystemTime> for Time {
     }
 }
 
-/// What is known of a file (`struct stetfs_stat`).
+/// The attributes of a file (`struct stetfs_stat`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Stat {
-    /// Its number.
+    /// Inode number.
     pub ino: u64,
-    /// Bytes.
+    /// Size, bytes.
     pub size: u64,
-    /// Space that it takes, in units of 512 bytes.
+    /// Allocated space, in units of 512 bytes.
     pub blocks: u64,
-    /// Names.
+    /// Number of names.
     pub nlink: u64,
     /// Type and permissions, as `st_mode`.
     pub mode: u32,
@@ -63,19 +63,19 @@ pub struct Stat {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Of a device file, the device: major.
+    /// Major number of a device file.
     pub major: u32,
-    /// And minor.
+    /// Minor number of a device file.
     pub minor: u32,
     /// 0.
     pub reserved: u32,
-    /// When it was read last.
+    /// Time of the last read.
     pub atime: Time,
-    /// When its content changed last.
+    /// Time of the last change of content.
     pub mtime: Time,
-    /// When anything of it changed last.
+    /// Time of the last change of any kind.
     pub ctime: Time,
-    /// When it was made.
+    /// Time of creation.
     pub btime: Time,
 }
 
@@ -101,7 +101,7 @@ impl From<&stetfs::Metadata> for Stat {
     }
 }
 
-/// What `look` finds of `path`.
+/// Passes the result of `look` at `path` to `stat`.
 fn found(
     volume: Option<&Volume>,
     path: &Text,
@@ -116,7 +116,7 @@ fn found(
     })
 }
 
-/// Of what `path` names, through symbolic links.
+/// Attributes of the file at `path`; symbolic links are followed.
 #[unsafe(no_mangle)]
 pub extern "C" fn stetfs_stat(
     volume: Option<&Volume>,
@@ -126,7 +126,7 @@ pub extern "C" fn stetfs_stat(
     found(volume, &path, stat, |volume, path| volume.metadata(path))
 }
 
-/// Of what `path` names, a symbolic link itself.
+/// Attributes of the file at `path`; a symbolic link at the end is not followed.
 #[unsafe(no_mangle)]
 pub extern "C" fn stetfs_lstat(
     volume: Option<&Volume>,
@@ -138,7 +138,7 @@ pub extern "C" fn stetfs_lstat(
     })
 }
 
-/// Of an open file.
+/// Attributes of an open file.
 #[unsafe(no_mangle)]
 pub extern "C" fn stetfs_file_stat(file: Option<&File>, stat: Option<&mut Stat>) -> c_int {
     done(|| {
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
     use crate::volume::Space;
 
-    /// As `tests/capi.c` has it of the header.
+    /// The same values as in `tests/capi.c`, which checks the header.
     #[test]
     fn sizes_are_those_of_the_header() {
         assert_eq!(size_of::<Time>(), 16);

@@ -1,27 +1,26 @@
-//! Volumes.
+//! The C functions on volumes.
 
 use std::ffi::c_int;
 
 use crate::answer::{Failed, done, given};
 use crate::border::Text;
-use crate::options;
 
 /// An open volume.
 pub struct Volume(pub(crate) stetfs::Volume);
 
-/// How much room there is (`struct stetfs_space`).
+/// The space of a volume (`struct stetfs_space`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Space {
     /// Bytes for files and directories, used or not.
     pub total: u64,
-    /// Bytes that are free.
+    /// Free bytes.
     pub free: u64,
-    /// Of them, bytes that are not kept for the administrator.
+    /// Free bytes without those reserved for the administrator.
     pub available: u64,
-    /// Files that there can be.
+    /// Number of inodes.
     pub files: u64,
-    /// Files that there can be more.
+    /// Number of free inodes.
     pub files_free: u64,
 }
 
@@ -37,6 +36,20 @@ impl From<stetfs::Space> for Space {
     }
 }
 
+/// Makes a volume in a file or on a device.
+#[unsafe(no_mangle)]
+pub extern "C" fn stetfs_format(image: Text, options: Text) -> c_int {
+    done(|| {
+        let image = given(image.path(), "image")?;
+        let options = options.utf8();
+        let options = options.ok_or_else(|| Failed::argument("the options are no UTF-8"))?;
+        let options = options.parse::<stetfs::FormatOptions>();
+        let options = options.map_err(|bad| Failed::argument(bad.to_string()))?;
+        stetfs::Volume::format(image, &options)?;
+        Ok(())
+    })
+}
+
 /// Opens the volume of an image or a device into `volume`.
 #[unsafe(no_mangle)]
 pub extern "C" fn stetfs_open(
@@ -49,13 +62,16 @@ pub extern "C" fn stetfs_open(
         let image = given(image.path(), "image")?;
         let options = options.utf8();
         let options = options.ok_or_else(|| Failed::argument("the options are no UTF-8"))?;
-        let opened = stetfs::Volume::open(image, &options::read(options)?)?;
+        let options = options.parse::<stetfs::MountOptions>();
+        let options = options.map_err(|bad| Failed::argument(bad.to_string()))?;
+        let opened = stetfs::Volume::open(image, &options)?;
         *place = Box::into_raw(Box::new(Volume(opened)));
         Ok(())
     })
 }
 
-/// Brings all home and marks the volume clean. The handle is gone, whatever the answer.
+/// Writes everything back and closes the volume as clean. The handle is invalid afterwards,
+/// whatever the result.
 #[unsafe(no_mangle)]
 pub extern "C" fn stetfs_close(volume: Option<Box<Volume>>) -> c_int {
     done(|| match volume {
@@ -64,13 +80,13 @@ pub extern "C" fn stetfs_close(volume: Option<Box<Volume>>) -> c_int {
     })
 }
 
-/// Makes durable all that was done before.
+/// Makes all earlier changes durable.
 #[unsafe(no_mangle)]
 pub extern "C" fn stetfs_sync(volume: Option<&Volume>) -> c_int {
     done(|| Ok(given(volume, "volume")?.0.sync_all()?))
 }
 
-/// How much room there is.
+/// Reads the space of a volume.
 #[unsafe(no_mangle)]
 pub extern "C" fn stetfs_space(volume: Option<&Volume>, space: Option<&mut Space>) -> c_int {
     done(|| {

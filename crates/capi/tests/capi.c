@@ -54,6 +54,24 @@ static void files(stetfs_volume *volume)
     CHECK(stetfs_file_close(file) == 0);
 }
 
+/* Makes a volume beside an image. */
+static void made(const char *image)
+{
+    char path[4096];
+    CHECK(snprintf(path, sizeof path, "%s.new", image) < (int)sizeof path);
+    CHECK(stetfs_format(path, NULL) == -EINVAL);
+    CHECK(stetfs_format(path, "size=32M,lable=x") == -EINVAL);
+    CHECK(strstr(stetfs_last_error(), "did you mean label?") != NULL);
+    CHECK(stetfs_format(path, "size=32M,label=made,feature=bigalloc,feature=^resize_inode") == 0);
+    CHECK(stetfs_format(path, "") == -EEXIST);
+    stetfs_volume *volume = NULL;
+    CHECK(stetfs_open(path, NULL, &volume) == 0);
+    CHECK(stetfs_format(path, "force") == -EBUSY);
+    CHECK(stetfs_mkdir(volume, "/made", 0) == 0);
+    CHECK(stetfs_close(volume) == 0);
+    CHECK(stetfs_format(path, "force") == 0);
+}
+
 static void names(stetfs_volume *volume)
 {
     char target[16] = {0};
@@ -262,5 +280,6 @@ int main(int argc, char **argv)
     holds(volume, "/var/b", "Sec!");
     CHECK(stetfs_mkdir(volume, "/x", 0) == -EROFS);
     CHECK(stetfs_close(volume) == 0);
+    made(argv[1]);
     return 0;
 }

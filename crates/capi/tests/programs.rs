@@ -1,4 +1,4 @@
-//! A C program, and Python with an installed wheel, beside e2fsck.
+//! Tests of the C API: a C program, and Python with an installed wheel, checked with e2fsck.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
@@ -15,7 +15,7 @@ fn root() -> &'static Path {
         .unwrap()
 }
 
-/// Where cargo put the libraries: beside this program.
+/// The directory where cargo puts the libraries: that of this program.
 fn libraries() -> PathBuf {
     std::env::current_exe().unwrap().parent().unwrap().into()
 }
@@ -29,7 +29,7 @@ fn run(command: &mut Command) -> Output {
     out
 }
 
-/// Compiles a C program, and gives where it is.
+/// Compiles a C program, and returns its path.
 fn compile(dir: &Path, source: &str, library: &[&str]) -> PathBuf {
     let (include, program) = (root().join("crates/capi/include"), dir.join("program"));
     let source = root().join("crates/capi").join(source);
@@ -50,7 +50,7 @@ fn compile(dir: &Path, source: &str, library: &[&str]) -> PathBuf {
     program
 }
 
-/// The shared library under its own name.
+/// The directory with the shared library under its soname.
 fn shared(dir: &Path) -> String {
     let shared = dir.join("libstetfs.so.0");
     fs::copy(libraries().join("libstetfs_c.so"), &shared).unwrap();
@@ -74,7 +74,7 @@ fn a_c_program_uses_volumes_and_e2fsck_finds_nothing() {
     assert_eq!(said, "hello!");
 }
 
-/// An image with two accounts, as the examples change them.
+/// An image with two accounts, for the examples to change.
 fn accounts() -> Image {
     let image = image();
     let volume = stetfs::Volume::open(image.path(), &stetfs::MountOptions::new()).unwrap();
@@ -102,7 +102,7 @@ fn the_example_in_c_changes_two_files_at_once() {
     is_transferred(&image);
 }
 
-/// The archive has all parts of journals, too, which nothing names.
+/// The static archive has all journal parts, although nothing refers to them.
 #[test]
 fn a_c_program_has_the_library_in_it() {
     let dir = tempfile::tempdir().unwrap();
@@ -120,7 +120,7 @@ fn a_c_program_has_the_library_in_it() {
     image.e2fsck_fn().unwrap();
 }
 
-/// What is named `stetfs_…(` in a text.
+/// The names in a text of the form `stetfs_…(`.
 fn functions(text: &str) -> BTreeSet<String> {
     let word = |c: &char| c.is_ascii_alphanumeric() || *c == '_';
     let named = text.match_indices("stetfs_").map(|(at, _)| {
@@ -150,7 +150,7 @@ fn the_header_declares_what_there_is() {
     assert_eq!(functions(&header), made);
 }
 
-/// pip builds the module from its folder, with no package from elsewhere.
+/// pip builds the module from its folder, without downloading packages.
 #[test]
 fn pip_installs_the_folder() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,9 +1,9 @@
-//! The server of a mount is a process of its own: the command that starts it waits until the mount
-//! stands, then ends, or in the foreground stays as long as the server.
+//! The server of a mount as a process of its own. The command that starts it waits until the mount
+//! stands, then ends; in the foreground it stays as long as the server.
 //!
-//! The server leaves the mount namespace that it is started in (decisions/0025), the command does
-//! not: in the foreground it keeps that alive, as the first process of a container or a service has
-//! to.
+//! The server leaves the mount namespace that it is started in (decisions/0025). The command does
+//! not: in the foreground it keeps the namespace alive, as the first process of a container or a
+//! service must.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::AsFd;
@@ -26,16 +26,17 @@ fn cannot_start(e: impl std::fmt::Display) -> Failure {
     Failure::new(Code::System, format!("cannot start the server: {e}"))
 }
 
-/// What the server is told besides where it is.
+/// The arguments of the server besides source and directory.
 #[derive(Clone, Copy)]
 pub(crate) struct Told<'a> {
     /// `-o`.
     pub(crate) options: &'a str,
-    /// Where messages go, if not as ever.
+    /// The file for messages, if not the default.
     pub(crate) log_file: Option<&'a Path>,
 }
 
-/// The server: this program again, with a pipe as standard output on which it reports.
+/// The command line of the server: this program again, with a pipe as standard output on which it
+/// reports.
 fn server(told: Told<'_>) -> Result<Command> {
     let mut server = Command::new(std::env::current_exe().map_err(cannot_start)?);
     server
@@ -55,18 +56,18 @@ fn spawn(server: &mut Command, source: &Path, dir: &Path) -> Result<Child> {
     server.spawn().map_err(cannot_start)
 }
 
-/// Starts the server in the background and waits until the mount stands or failed. Gives what is
-/// not as it was asked for.
+/// Starts the server in the background and waits until the mount stands or failed. Returns warnings
+/// where the mount is not as requested.
 pub(crate) fn start(source: &Path, dir: &Path, told: Told<'_>) -> Result<Vec<String>> {
     let mut server = spawn(&mut server(told)?, source, dir)?;
     wait_for_mount(&mut server).map(|mount| mount.warnings)
 }
 
-/// Starts the server and stays until it ends: what it gets as signals is handed on, and its exit
-/// code is the answer.
+/// Starts the server and stays until it ends: signals are passed on to it, and its exit code is
+/// returned.
 pub(crate) fn stay(source: &Path, dir: &Path, told: Told<'_>, json: bool) -> Result<Code> {
     let mut heard = vec![SIGTERM, SIGINT];
-    // nohup(1) is obeyed.
+    // A SIGHUP ignored by nohup(1) stays ignored.
     heard.extend((!stetfs_fuse::is_ignored(SIGHUP)).then_some(SIGHUP));
     let mut signals = Signals::new(heard).map_err(cannot_start)?;
     let mut command = server(told)?;
@@ -74,14 +75,14 @@ pub(crate) fn stay(source: &Path, dir: &Path, told: Told<'_>, json: bool) -> Res
     if json {
         command.arg("--json");
     }
-    // This process is the one that a service manager knows.
+    // The service manager knows this process, not the server.
     let mut server = spawn(command.env_remove(notify::SOCKET), source, dir)?;
     let handle = rustix::process::pidfd_open(Pid::from_child(&server), PidfdFlags::empty())
         .map_err(cannot_start)?;
     let hand_on = move || {
         for signal in signals.forever() {
             if let Some(signal) = Signal::from_named_raw(signal) {
-                // Fails only when it has ended.
+                // The call fails only when the server has ended.
                 let _ = rustix::process::pidfd_send_signal(&handle, signal);
             }
         }
@@ -93,7 +94,7 @@ pub(crate) fn stay(source: &Path, dir: &Path, told: Told<'_>, json: bool) -> Res
     let mut mount = wait_for_mount(&mut server)?;
     mount.warnings.iter().for_each(|warning| warn(warning));
     Manager::find().ready();
-    // Its last word.
+    // The last line is the server's final report.
     let _ = io::copy(&mut mount.said, &mut io::stdout());
     let status = server.wait().map_err(cannot_start)?;
     match status.code() {
@@ -108,16 +109,16 @@ pub(crate) fn stay(source: &Path, dir: &Path, told: Told<'_>, json: bool) -> Res
 
 /// A mount that stands.
 struct Standing {
-    /// What is not as it was asked for.
+    /// Warnings where the mount is not as requested.
     warnings: Vec<String>,
-    /// What the server says later.
+    /// Later output of the server.
     said: BufReader<ChildStdout>,
 }
 
 /// Waits until the mount stands.
 fn wait_for_mount(server: &mut Child) -> Result<Standing> {
     let said = server.stdout.take();
-    let mut said = BufReader::new(said.ok_or_else(|| cannot_start("it has no output"))?);
+    let mut said = BufReader::new(said.ok_or_else(|| cannot_start("its output is missing"))?);
     let mut report = String::new();
     said.read_line(&mut report).map_err(cannot_start)?;
     let answer: Option<Value> = serde_json::from_str(&report).ok();
@@ -140,17 +141,17 @@ fn wait_for_mount(server: &mut Child) -> Result<Standing> {
             stetfs_fuse::mend_switch();
             Err(Failure::new(
                 Code::Mount,
-                format!("the server ended without a word ({status})"),
+                format!("the server ended without a report ({status})"),
             ))
         }
     }
 }
 
-/// The server: reports on standard output. In the background it then lets go of the terminal; in
-/// the foreground it ends with the command that stays.
+/// Runs the server: it reports on standard output. In the background it then detaches from the
+/// terminal; in the foreground it ends with the command that stays.
 pub(crate) fn run(job: &Job, parent: i32) -> Result {
-    // Out of the terminal's session: its end, and Ctrl-C, are not ours. Fails only for a group
-    // leader.
+    // Leaves the terminal's session: neither its end nor Ctrl-C reaches this process. The call
+    // fails only for a group leader.
     let _ = rustix::process::setsid();
     let limits = stetfs_fuse::shed();
     let logs = match (&job.options.log_file, job.daemon) {
@@ -167,7 +168,7 @@ pub(crate) fn run(job: &Job, parent: i32) -> Result {
     if !job.daemon {
         end_with(parent)?;
     }
-    // The one who stays tells of the foreground.
+    // In the foreground the command that stays notifies the service manager.
     let manager = job.daemon.then(Manager::find);
     let mut reported = false;
     let result = logs.and_then(|()| {
@@ -182,7 +183,7 @@ pub(crate) fn run(job: &Job, parent: i32) -> Result {
     });
     match &result {
         Err(failure) if !reported => {
-            // The command that waits tells the user; this process says nothing more.
+            // The waiting command tells the user; this process says nothing more.
             report(&failure.to_json());
             detach();
         }
@@ -194,29 +195,30 @@ pub(crate) fn run(job: &Job, parent: i32) -> Result {
     result
 }
 
-/// This process is killed when the one that started it ends.
+/// Has the kernel kill this process when the process that started it ends.
 fn end_with(parent: i32) -> Result {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(cannot_start)?;
     let now = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get());
     if now != Some(parent) {
-        return Err(cannot_start("the command that was to wait has ended"));
+        return Err(cannot_start(
+            "the command that started the server has ended",
+        ));
     }
     Ok(())
 }
 
-/// Tells the user who mounts of something that is not as he asked for, or may not be as he meant
-/// it.
+/// Warns the user of a mount that is not as requested, or of options that may not be as meant.
 pub(crate) fn warn(warning: &str) {
     eprintln!("stetfs: {}", printable(warning));
 }
 
 fn report(value: &Value) {
-    // The one who waits may be gone; then nobody wants to know.
+    // The waiting command may be gone; then the report has no reader.
     let _ = writeln!(std::io::stdout(), "{value}");
 }
 
-/// Gives up the working directory and the standard streams; the end of the pipe lets the waiting
-/// command go.
+/// Gives up the working directory and the standard streams. The closed pipe lets the waiting
+/// command end.
 fn detach() {
     let _ = std::env::set_current_dir("/");
     match std::fs::File::options()

@@ -1,4 +1,4 @@
-//! Errors as the user meets them: what happened, what to do next, and an exit code.
+//! Errors for the user: the message, advice on what to do next, and an exit code.
 
 use std::process::ExitCode;
 use std::{fmt, io};
@@ -13,7 +13,7 @@ use crate::held::detached;
 
 /// Exit codes, the same for every command (docs/operations.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Code {
+pub enum Code {
     /// All is done.
     Done = 0,
     /// Wrong arguments, or not permitted.
@@ -22,9 +22,9 @@ pub(crate) enum Code {
     System = 2,
     /// There is no such volume, mount or file.
     NotFound = 3,
-    /// Somebody else is using the volume or the mount.
+    /// The volume or the mount is in use by another process.
     InUse = 4,
-    /// The volume is damaged, or of a kind this version does not know.
+    /// The volume is damaged, or of a kind that this version does not know.
     Volume = 5,
     /// A device failed, there is no room, or the volume was not closed clean.
     Io = 6,
@@ -39,7 +39,7 @@ pub(crate) enum Code {
 }
 
 impl Code {
-    /// The code with this number, for what another process reports.
+    /// The code with this number, as another process reported it.
     pub(crate) fn from_number(n: u8) -> Code {
         [
             Code::Done,
@@ -64,8 +64,8 @@ impl From<Code> for ExitCode {
     }
 }
 
-/// The exit code for an error of the host's.
-pub(crate) fn code_of(kind: io::ErrorKind) -> Code {
+/// The exit code for an error of the host.
+pub fn code_of(kind: io::ErrorKind) -> Code {
     use io::ErrorKind::{NotFound, QuotaExceeded, StorageFull};
     match kind {
         NotFound => Code::NotFound,
@@ -74,19 +74,23 @@ pub(crate) fn code_of(kind: io::ErrorKind) -> Code {
     }
 }
 
-/// Why a command failed.
+/// The failure of a command.
 #[derive(Debug)]
-pub(crate) struct Failure {
-    pub(crate) code: Code,
-    pub(crate) message: String,
-    /// What to do next; may be empty when the message says it.
-    pub(crate) hint: String,
+pub struct Failure {
+    /// The exit code.
+    pub code: Code,
+    /// The message: what happened.
+    pub message: String,
+    /// The advice: what to do next. Empty when the message says it.
+    pub hint: String,
 }
 
-pub(crate) type Result<T = ()> = std::result::Result<T, Failure>;
+/// The outcome of a command.
+pub type Result<T = ()> = std::result::Result<T, Failure>;
 
 impl Failure {
-    pub(crate) fn new(code: Code, message: impl Into<String>) -> Failure {
+    /// A failure without advice.
+    pub fn new(code: Code, message: impl Into<String>) -> Failure {
         Failure {
             code,
             message: message.into(),
@@ -94,7 +98,9 @@ impl Failure {
         }
     }
 
-    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Failure {
+    /// Adds advice.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Failure {
         self.hint = hint.into();
         self
     }
@@ -105,7 +111,7 @@ impl Failure {
         })
     }
 
-    /// What [`Failure::to_json`] said in another process.
+    /// Reads what [`Failure::to_json`] wrote in another process.
     pub(crate) fn from_json(value: &serde_json::Value) -> Option<Failure> {
         let error = value.get("error")?;
         let text = |key| {
@@ -126,7 +132,7 @@ impl Failure {
         })
     }
 
-    /// Tells the user, and gives the process's exit code.
+    /// Prints the failure, and returns the process's exit code.
     pub(crate) fn report(&self, json: bool) -> ExitCode {
         if json {
             outln!("{}", self.to_json());
@@ -170,7 +176,7 @@ impl From<&BlockError> for Failure {
                          docs/remote.md has the rest",
                     ),
                 io::ErrorKind::NotFound => failure(Code::NotFound)
-                    .hint("make a volume with: truncate -s 1G disk.img && mke2fs -t ext4 disk.img"),
+                    .hint("make a volume with: stetfs mkfs --size 1G disk.img"),
                 io::ErrorKind::PermissionDenied => failure(Code::Usage)
                     .hint("run as a user who may read and write it (with -o ro, read it)"),
                 io::ErrorKind::ReadOnlyFilesystem => failure(Code::Usage)
@@ -195,11 +201,13 @@ impl From<FsError> for Failure {
             FsError::Journal(JournalError::Device(block)) => Failure::from(block.as_ref()),
             FsError::JournalDevice(_) => Failure::new(Code::Volume, e.to_string())
                 .hint("name the device that holds it: -o journal_path=PATH (blkid shows its UUID)"),
-            FsError::Journal(JournalError::Region(why)) if why.is_needed() => {
-                Failure::new(Code::Usage, e.to_string()).hint(
-                    "write it as -o journal=nvm,nvm=PATH; docs/schemes/nvm.md says what file that is",
-                )
-            }
+            FsError::Journal(JournalError::Region(why)) if why.is_needed() => Failure::new(
+                Code::Usage,
+                e.to_string(),
+            )
+            .hint(
+                "write it as -o journal=nvm,nvm=PATH; docs/schemes/nvm.md says what file that is",
+            ),
             FsError::Journal(JournalError::Region(_)) => Failure::new(Code::Volume, e.to_string()),
             FsError::InUse(_) => Failure::new(Code::InUse, e.to_string()),
             FsError::Journal(JournalError::Format(_))
@@ -207,21 +215,23 @@ impl From<FsError> for Failure {
                 what: "file-level record",
                 ..
             } => Failure::new(Code::Volume, e.to_string()).hint(
-                "nothing was changed; `stetfs recover --salvage` brings home what is whole of the journal, and e2fsck -f \
-                 then repairs what the rest would have changed",
+                "nothing was changed; `stetfs recover --salvage` replays the undamaged part of the \
+                 journal; then run e2fsck -f",
             ),
             FsError::Corrupt { .. } | FsError::NoVolume(_) => {
                 Failure::new(Code::Volume, e.to_string())
             }
-            FsError::Format(_) => Failure::new(Code::Volume, e.to_string())
-                .hint("check it with e2fsck -f"),
+            FsError::Format(_) => {
+                Failure::new(Code::Volume, e.to_string()).hint("check it with e2fsck -f")
+            }
             FsError::Foreign(foreign) => {
                 Failure::new(Code::Volume, e.to_string()).hint(way_to(foreign))
             }
-            FsError::Unsupported(_) => Failure::new(Code::Volume, e.to_string())
-                .hint("mount it with the kernel's ext4, or turn the feature off with tune2fs -O ^FEATURE"),
+            FsError::Unsupported(_) => Failure::new(Code::Volume, e.to_string()).hint(
+                "mount it with the kernel's ext4, or turn the feature off with tune2fs -O ^FEATURE",
+            ),
             FsError::Journal(_) => Failure::new(Code::Volume, e.to_string())
-                .hint("if it stays so, e2fsck -f repairs the volume"),
+                .hint("if this persists, repair the volume with e2fsck -f"),
             FsError::Errno(libc::EROFS) => Failure::new(Code::Usage, e.to_string())
                 .hint("the volume or its device is read-only; mount it with -o ro"),
             FsError::Errno(_) | FsError::GroupFull { .. } => Failure::new(Code::Io, e.to_string()),
@@ -229,17 +239,18 @@ impl From<FsError> for Failure {
     }
 }
 
-/// What to do with something that is no ext4 volume. Only where nothing is there anything to be
-/// made anew.
+/// The advice for a source that is not an ext4 volume. Making a new volume is advised only where
+/// nothing can be lost.
 fn way_to(foreign: &Foreign) -> String {
     match foreign {
-        Foreign::Zeroes => "if there is nothing to lose on it, make a volume with mke2fs -t ext4".into(),
+        Foreign::Zeroes => "if there is nothing to lose on it, make a volume with stetfs mkfs".into(),
         Foreign::Partitions(table) => way_to_partition(table),
         Foreign::Backup { block, block_size } => {
             format!("e2fsck -b {block} -B {block_size} repairs the volume from that copy")
         }
         Foreign::Unknown => {
-            "nothing was changed; see what it is with blkid -p or file -s before anything is written to it"
+            "nothing was changed; find out what it is with blkid -p or file -s before anything is \
+             written to it"
                 .into()
         }
         Foreign::Known(known) => match known.kind {
@@ -248,10 +259,10 @@ fn way_to(foreign: &Foreign) -> String {
                 "nothing was changed; open it with cryptsetup open, and name the device below /dev/mapper"
             }
             ForeignKind::Member => {
-                "nothing was changed; start what it belongs to (vgchange -ay, mdadm --assemble --scan, \
-                 zpool import), and name a volume of that"
+                "nothing was changed; activate the set that it belongs to (vgchange -ay, mdadm \
+                 --assemble --scan, zpool import), and name a volume of it"
             }
-            ForeignKind::Packed => "nothing was changed; unpack it first, and name what was in it",
+            ForeignKind::Packed => "nothing was changed; unpack it first, and name its content",
             ForeignKind::Disk => {
                 "nothing was changed; qemu-img convert -O raw makes a plain image of it, qemu-nbd a device"
             }
@@ -262,7 +273,7 @@ fn way_to(foreign: &Foreign) -> String {
     }
 }
 
-/// Which of the partitions may be meant.
+/// The advice on which of the partitions may be meant.
 fn way_to_partition(table: &Partitions) -> String {
     let with_ext4: Vec<_> = table.with_ext4().map(|p| p.number.to_string()).collect();
     match &with_ext4[..] {

@@ -1,4 +1,4 @@
-//! Which volume a mount has, and servers that have one without a mount.
+//! The volume of a mount, and servers that hold a volume without a visible mount.
 
 use std::ffi::OsStr;
 use std::fs::Metadata;
@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use stetfs::low::{BlockError, NbdAddress, Part, Source};
 use stetfs_fuse::mountinfo::{self, MountEntry};
 
-/// What to do about process `pid`, which has the volume at `path`, if that is a server of ours and
-/// no mount of it is to be seen.
+/// Advice about process `pid`, which has the volume at `path` open, if it is a StetFS server
+/// without a visible mount.
 pub(crate) fn detached(path: &Path, pid: u32) -> Option<String> {
     let command = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let mut args = command.split(|byte| *byte == 0).skip(1);
@@ -22,15 +22,15 @@ pub(crate) fn detached(path: &Path, pid: u32) -> Option<String> {
     let is_seen = mounts.iter().any(|mount| volume.is_of(mount));
     (!is_seen).then(|| {
         format!(
-            "its server, process {pid}, has no mount that is visible here: it was detached (umount -l), an overlay \
-             has it, it is mounted in another mount namespace, or it starts or ends just now\n\
-             end its users, or: kill -TERM {pid}, which ends it when they are gone; a second one does \
-             not wait for them"
+            "its server, process {pid}, has no mount that is visible here: it was detached (umount \
+             -l), an overlay uses it, it is mounted in another mount namespace, or it is just \
+             starting or ending\nend its users, or: kill -TERM {pid}, which ends it when they are \
+             gone; a second one does not wait for them"
         )
     })
 }
 
-/// What is no directory, and so may be a volume.
+/// A file that may be a volume.
 pub(crate) enum Volume {
     File(Metadata),
     Export(PathBuf),
@@ -46,14 +46,14 @@ impl Volume {
         (kind.is_file() || kind.is_block_device()).then_some(Volume::File(there))
     }
 
-    /// Whether it is the volume of a mount of ours, as that was named or as it is shown: an image,
-    /// or a loop device that has it.
+    /// Whether it is the volume of a StetFS mount, by the name given to mount or by the name shown:
+    /// an image, or the loop device of one.
     pub(crate) fn is_of(&self, mount: &MountEntry) -> bool {
         mountinfo::is_stetfs(mount)
             && (self.is_at(&volume_of(mount).path) || self.is_at(Path::new(&mount.source)))
     }
 
-    /// What to do about a server of ours that has it without a mount.
+    /// Advice about a StetFS server that has it open without a mount.
     pub(crate) fn user(&self, place: &Path) -> Option<String> {
         let Volume::File(_) = self else { return None };
         match &*stetfs::low::user_of(&Source::from(place)).ok()?? {
@@ -62,7 +62,7 @@ impl Volume {
         }
     }
 
-    /// Whether it is what `path` names.
+    /// Whether `path` names it.
     fn is_at(&self, path: &Path) -> bool {
         match self {
             Volume::Export(address) => address == path,
@@ -76,7 +76,8 @@ impl Volume {
     }
 }
 
-/// Where the volume is: a mounted loop device may go with its mount.
+/// The place of a mount's volume. For a loop device it is the image, because the device may go with
+/// its mount.
 pub(crate) fn volume_of(mount: &MountEntry) -> Source {
     let dir = PathBuf::from(format!("/sys/dev/block/{}/loop", mount.dev));
     let path = match std::fs::read(dir.join("backing_file")) {
@@ -100,8 +101,8 @@ pub(crate) fn volume_of(mount: &MountEntry) -> Source {
     }
 }
 
-/// The volume as its server calls it, whether that is there or not: the image, of a loop device
-/// that was made for the mount and goes with it.
+/// The name of a mount's volume as its server uses it, whether the server is alive or not. For a
+/// loop device that was made for the mount it is the image.
 pub(crate) fn name_of(mount: &MountEntry) -> PathBuf {
     let autoclear = format!("/sys/dev/block/{}/loop/autoclear", mount.dev);
     match std::fs::read(autoclear) {

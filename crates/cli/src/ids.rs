@@ -1,9 +1,9 @@
-//! Names of users, groups and projects, as this system's own files have them.
+//! Names of users, groups and projects: lines of /etc/passwd and its like, and this system's own.
 
 use std::collections::BTreeMap;
 
-/// Where the names of a kind (`user`, `group`, `project`) are, and which field of a line is the
-/// number.
+/// The file with the names of a kind (`user`, `group`, `project`), and the index of the field that
+/// is the number.
 fn table(kind: &str) -> Option<(&'static str, usize)> {
     match kind {
         "user" => Some(("/etc/passwd", 2)),
@@ -13,7 +13,7 @@ fn table(kind: &str) -> Option<(&'static str, usize)> {
     }
 }
 
-/// All names of a kind by number; none if there is no such file. Directory services are not asked.
+/// All names of a kind by number; empty without the file. Directory services are not consulted.
 pub(crate) fn names(kind: &str) -> BTreeMap<u32, String> {
     let Some((path, field)) = table(kind) else {
         return BTreeMap::new();
@@ -29,17 +29,21 @@ pub(crate) fn number(kind: &str, name: &str) -> Option<u32> {
     found.next().map(|(id, _)| id)
 }
 
-/// Lines `name:…:number:…`; the first name of a number counts.
+/// The names and numbers of lines `name:…:number:…`.
+pub(crate) fn lines(text: &str, field: usize) -> impl Iterator<Item = (&str, u32)> {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines.filter_map(move |line| {
+        let (name, rest) = line.split_once(':')?;
+        let id = rest.split(':').nth(field - 1)?.trim().parse().ok()?;
+        (!name.is_empty()).then_some((name, id))
+    })
+}
+
+/// The first name of each number.
 fn read(text: &str, field: usize) -> BTreeMap<u32, String> {
     let mut all = BTreeMap::new();
-    for line in text.lines().filter(|line| !line.starts_with('#')) {
-        let fields: Vec<&str> = line.split(':').collect();
-        let id = fields.get(field).and_then(|id| id.trim().parse().ok());
-        if let (Some(name), Some(id)) = (fields.first(), id)
-            && !name.is_empty()
-        {
-            all.entry(id).or_insert_with(|| (*name).to_owned());
-        }
+    for (name, id) in lines(text, field) {
+        all.entry(id).or_insert_with(|| name.to_owned());
     }
     all
 }

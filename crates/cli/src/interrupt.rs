@@ -1,4 +1,4 @@
-//! Ctrl-C, to be waited for beside other things.
+//! Ctrl-C as an event that can be waited for beside others.
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -9,19 +9,19 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::failure::{Code, Failure, Result};
 
-/// Ctrl-C, or SIGTERM, which end nothing by themselves any more.
-pub(crate) struct Interrupt {
+/// Ctrl-C and SIGTERM, which no longer end the process by themselves.
+pub struct Interrupt {
     came: Arc<AtomicBool>,
-    /// Can be read when it came.
-    pub(crate) pipe: UnixStream,
+    /// Becomes readable when one came.
+    pub pipe: UnixStream,
 }
 
 impl Interrupt {
-    /// From now on.
+    /// Catches the signals from now on.
     ///
     /// # Errors
     /// The system refuses.
-    pub(crate) fn watch() -> Result<Interrupt> {
+    pub fn watch() -> Result<Interrupt> {
         Interrupt::register()
             .map_err(|e| Failure::new(Code::System, format!("cannot handle signals: {e}")))
     }
@@ -30,15 +30,15 @@ impl Interrupt {
         let came = Arc::new(AtomicBool::new(false));
         let (pipe, tell) = UnixStream::pair()?;
         for signal in [SIGINT, SIGTERM] {
-            // In this order: the pipe wakes who then looks at the flag.
+            // The flag is registered first: the pipe wakes the thread that looks at the flag.
             signal_hook::flag::register(signal, Arc::clone(&came))?;
             signal_hook::low_level::pipe::register(signal, tell.try_clone()?)?;
         }
         Ok(Interrupt { came, pipe })
     }
 
-    /// Whether it came.
-    pub(crate) fn came(&self) -> bool {
+    /// Whether one came.
+    pub fn came(&self) -> bool {
         self.came.load(Ordering::Acquire)
     }
 }

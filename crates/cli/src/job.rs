@@ -1,4 +1,4 @@
-//! What a server is told to do.
+//! The job of a server: the volume, the directory and the options.
 
 use std::path::PathBuf;
 
@@ -7,27 +7,27 @@ use stetfs::low::FirstLook;
 use crate::failure::Result;
 use crate::options::{self, Options};
 
-/// What to serve, where.
+/// A mount to be served.
 #[derive(Clone)]
 pub(crate) struct Job {
-    /// Absolute.
+    /// The volume; an absolute path.
     pub(crate) source: PathBuf,
-    /// Absolute.
+    /// The directory; an absolute path.
     pub(crate) dir: PathBuf,
-    /// Its options as they were said.
+    /// The options as they were given.
     pub(crate) text: String,
-    /// Their meaning; once the volume was looked at, with those that it has of its own.
+    /// The options, read; after the first look with those that the volume stores itself.
     pub(crate) options: Options,
-    /// The source, as it says to be opened.
+    /// The result of the first look at the source.
     pub(crate) look: FirstLook,
-    /// Nobody waits for its end: SIGHUP means nothing.
+    /// No process waits for the end of the server: SIGHUP is ignored.
     pub(crate) daemon: bool,
     /// Read-only because the source cannot be written.
     pub(crate) protected: bool,
 }
 
 impl Job {
-    /// The job when the volume was looked at.
+    /// The job after the first look at the volume.
     ///
     /// # Errors
     /// As [`options::of_mount`].

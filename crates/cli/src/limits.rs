@@ -1,4 +1,4 @@
-//! Limits of processes (ulimit, prlimit) that a server inherits and cannot raise.
+//! Limits of the process (ulimit, prlimit) that a server inherits and cannot raise.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -10,13 +10,14 @@ use stetfs_fuse::Limits;
 use crate::failure::{Code, Failure, Result};
 use crate::options::Options;
 
-/// Bytes that a server needs beside its cache.
+/// Memory that a server needs beside its cache, bytes.
 const MEMORY: u64 = 256 << 20;
-/// Files and sockets that a server has open at a time, at least.
+/// Fewest files and sockets that a server needs open at a time.
 const OPEN_FILES: u64 = 64;
 
-/// A file that reaches the largest size that there may be is an error of the write (EFBIG), not the
-/// end of this process. Programs that it starts have the signal as ever.
+/// Catches SIGXFSZ and SIGXCPU, so that they do not end this process: a write beyond the limit of
+/// file size fails with EFBIG, and the soft limit of processor time has no effect. Programs that
+/// this process starts have the default actions.
 pub(crate) fn outlive() {
     for signal in [SIGXFSZ, SIGXCPU] {
         let seen = Arc::new(AtomicBool::new(false));
@@ -26,7 +27,7 @@ pub(crate) fn outlive() {
     }
 }
 
-/// Refuses to serve where a limit would end the server sooner or later.
+/// Refuses to serve with a limit that would end the server sooner or later.
 pub(crate) fn check(limits: &Limits, options: &Options) -> Result {
     let few = |what: String, hint: &str| Err(Failure::new(Code::System, what).hint(hint));
     let needed = options.volume()?.fs.cache_bytes.saturating_add(MEMORY);
@@ -48,7 +49,7 @@ pub(crate) fn check(limits: &Limits, options: &Options) -> Result {
     Ok(())
 }
 
-/// Warnings of limits that take something away from the mount of a volume on `host`.
+/// Warnings about limits that restrict the mount of a volume on `host`.
 pub(crate) fn warnings(limits: &Limits, host: &Host) -> Vec<String> {
     let image = host.file().filter(|file| !file.is_block_device());
     let size = image.map(|_| host.device().size());
@@ -57,8 +58,8 @@ pub(crate) fn warnings(limits: &Limits, host: &Host) -> Vec<String> {
         .filter(|most| size.is_some_and(|size| *most < size));
     let file = file.map(|most| {
         format!(
-            "files may not be larger than {most} bytes (ulimit -f): writes to the image behind that \
-             fail as if its disk were full"
+            "files may not be larger than {most} bytes (ulimit -f): writes to the image beyond \
+             that fail as if its disk were full"
         )
     });
     let cpu = limits.cpu_seconds.map(|seconds| {

@@ -1,4 +1,4 @@
-//! A mount while it is served: what the control socket and signals act on.
+//! A mount while it is served: the state that the control socket and signals act on.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -18,12 +18,12 @@ pub(crate) struct Live {
     pub(crate) fs: Arc<VolumeFs>,
     pub(crate) mounted: Mounted,
     pub(crate) connection: Connection,
-    /// What was given away.
+    /// The privileges that were given up.
     sandbox: OnceLock<Sandbox>,
     source: PathBuf,
-    /// As of now.
+    /// The current options.
     options: Mutex<Options>,
-    /// Prepares memory for the cache.
+    /// The thread that prepares memory for the cache.
     memory: Option<Preparer>,
     cache_bound: Arc<CacheBound>,
 }
@@ -49,30 +49,30 @@ impl Live {
         }
     }
 
-    /// Notes what was given away, once it was.
+    /// Notes the privileges that were given up.
     pub(crate) fn note(&self, sandbox: Sandbox) {
-        // Set once, before the mount is said to stand.
+        // Set once, before the mount is reported.
         let _ = self.sandbox.set(sandbox);
     }
 
-    /// What was given away; nothing before the mount stands.
+    /// The privileges that were given up; `None` before the mount stands.
     pub(crate) fn sandbox(&self) -> Option<&Sandbox> {
         self.sandbox.get()
     }
 
-    /// Changes the mount's options in place. Gives the names of those that were said, and stay as
-    /// they are.
+    /// Changes the mount's options in place. Returns the names of options that were given but
+    /// cannot change.
     pub(crate) fn remount(&self, text: &str) -> Result<Vec<&'static str>> {
         let mut current = self.options.lock().unwrap_or_else(PoisonError::into_inner);
         let mut wanted = current.clone();
         options::parse(text, false, &mut wanted)?;
-        if wanted.part != current.part {
-            let message = "a remount cannot go to another part of the image";
+        if wanted.request.place != current.request.place {
+            let message = "a remount cannot change the part of the image";
             return Err(Failure::new(Code::Usage, message)
-                .hint("unmount it, and mount the other one, with its partition= or offset="));
+                .hint("unmount it, and mount the other part with its partition= or offset="));
         }
-        if wanted.nvm != current.nvm {
-            let message = "a remount cannot change where records of files go";
+        if wanted.request.nvm != current.request.nvm {
+            let message = "a remount cannot change the place of file records (nvm=)";
             return Err(Failure::new(Code::Usage, message)
                 .hint("unmount it, and mount it again with the other nvm="));
         }
@@ -81,8 +81,8 @@ impl Live {
         }
         let kept = wanted.keep_fixed(&current);
         let volume = wanted.volume()?;
-        // The kernel first stops writers, or last lets them in.
-        let stops = wanted.read_only && !current.read_only;
+        // The kernel stops writers first, or lets them in last.
+        let stops = wanted.request.fs.read_only && !current.request.fs.read_only;
         let (flags, new_flags) = (current.mount(&self.source), wanted.mount(&self.source));
         if flags != new_flags && !is_root() {
             return Err(Failure::new(
@@ -99,7 +99,7 @@ impl Live {
             self.reopen(&wanted, &volume).inspect_err(|_| {
                 self.cache_bound.set(&current);
                 if stops && let Err(e) = self.set_flags(&current) {
-                    tracing::error!("cannot take back a remount: {e}");
+                    tracing::error!("cannot undo the remount: {e}");
                 }
             })?;
         }
@@ -108,7 +108,7 @@ impl Live {
                 if volume != old
                     && let Err(e) = self.reopen(&current, &old)
                 {
-                    tracing::error!("cannot take back a remount: {e}");
+                    tracing::error!("cannot undo the remount: {e}");
                 }
             })?;
         }
@@ -116,9 +116,10 @@ impl Live {
         Ok(kept)
     }
 
-    /// Opens the volume again as `options` say, whose part for the volume is `volume`.
+    /// Opens the volume again with `options`; `volume` is their part for the volume.
     fn reopen(&self, options: &Options, volume: &VolumeOptions) -> Result {
-        // Before the new cache is there, which nobody is to change if its size was said.
+        // The bound is set before the new cache exists: a size that the user gave must not be
+        // adapted.
         self.cache_bound.set(options);
         self.fs.reopen(volume).map_err(|e| {
             if self.fs.volume().is_none() {
@@ -129,11 +130,10 @@ impl Live {
                 );
             }
             match e {
-                FsError::Errno(libc::EBUSY) => Failure::new(
-                    Code::InUse,
-                    "files that have no name any more are still open",
-                )
-                .hint("end the programs that hold them (lsof +L1), then try again"),
+                FsError::Errno(libc::EBUSY) => {
+                    Failure::new(Code::InUse, "deleted files are still open")
+                        .hint("end the programs that hold them (lsof +L1), then try again")
+                }
                 FsError::Errno(libc::EROFS) => Failure::from(e)
                     .hint("the volume or its device is read-only; the mount goes on as it was"),
                 e => Failure::from(e).hint("the mount goes on as it was"),
@@ -145,7 +145,7 @@ impl Live {
         Ok(())
     }
 
-    /// Gives the mount the flags of `options`. Without root it has them.
+    /// Gives the mount the flags of `options`. Without root they are the same already.
     fn set_flags(&self, options: &Options) -> Result {
         if !is_root() {
             return Ok(());

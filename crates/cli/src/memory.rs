@@ -1,5 +1,5 @@
-//! The cache of a mount goes by the memory that its server may use now: the server may be moved to
-//! another control group, or its group get another limit.
+//! The bound of a mount's cache follows the memory that its server may use: the server may be moved
+//! to another control group, or its group may get another limit.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -9,25 +9,25 @@ use stetfs_fuse::VolumeFs;
 
 use crate::options::Options;
 
-/// What bound the cache of a mount shall have.
+/// The bound of a mount's cache.
 #[derive(Default)]
 pub(crate) struct CacheBound {
-    /// Once it is mounted.
+    /// The mount; set when it stands.
     fs: OnceLock<Weak<VolumeFs>>,
-    /// By the user: then it stays.
+    /// The user gave the size: it stays.
     said: AtomicBool,
 }
 
 impl CacheBound {
-    /// For a mount with these options.
+    /// The bound for a mount with these options.
     pub(crate) fn of(options: &Options) -> CacheBound {
         let bound = CacheBound::default();
         bound.set(options);
         bound
     }
 
-    /// Starts what prepares the memory of a cache of so many bytes, and asks [`follow`]. Nothing
-    /// depends on it but time, and that the cache follows.
+    /// Starts the thread that prepares the memory of a cache of so many bytes, and regularly calls
+    /// [`follow`]. Without it the mount is slower, and the cache keeps its bound.
     ///
     /// [`follow`]: Self::follow
     pub(crate) fn prepare(self: &Arc<Self>, bytes: u64) -> Option<Preparer> {
@@ -37,20 +37,20 @@ impl CacheBound {
             .ok()
     }
 
-    /// It is for this mount.
+    /// Sets the mount.
     pub(crate) fn mounted(&self, fs: &Arc<VolumeFs>) {
-        // Once in the life of a server.
+        // Called once in the life of a server.
         let _ = self.fs.set(Arc::downgrade(fs));
     }
 
-    /// The mount has these options from now on.
+    /// Takes the options of a remount.
     pub(crate) fn set(&self, options: &Options) {
-        let said = options.cache_bytes.is_some();
+        let said = options.request.cache.is_some();
         self.said.store(said, Ordering::Relaxed);
     }
 
-    /// Looks at what memory there is. Where the cache shall have another bound, it gets that, and
-    /// this says how many bytes.
+    /// Compares the cache's bound with the memory there is. If it should differ, sets it, and
+    /// returns it in bytes.
     pub(crate) fn follow(&self) -> Option<u64> {
         if self.said.load(Ordering::Relaxed) {
             return None;
@@ -61,7 +61,7 @@ impl CacheBound {
             return None;
         }
         let mib = bound >> 20;
-        tracing::info!("the memory that may be used is another: the cache has {mib} MiB now");
+        tracing::info!("available memory changed: the cache is now {mib} MiB");
         fs.set_cache_bytes(bound);
         Some(bound)
     }

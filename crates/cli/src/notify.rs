@@ -1,4 +1,4 @@
-//! Tells systemd that the mount stands (`Type=notify`).
+//! Notification to systemd that the mount stands (`Type=notify`).
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
@@ -7,11 +7,11 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 /// The variable that names the service manager's socket.
 pub(crate) const SOCKET: &str = "NOTIFY_SOCKET";
 
-/// A connection to the service manager, made while this process may make one.
+/// A connection to the service manager, opened while this process still may open one.
 pub(crate) struct Manager(Option<UnixDatagram>);
 
 impl Manager {
-    /// Connects, if somebody waits.
+    /// Connects, if there is a service manager.
     pub(crate) fn find() -> Manager {
         let Some(path) = std::env::var_os(SOCKET) else {
             return Manager(None);
@@ -40,5 +40,5 @@ impl Manager {
 }
 
 fn tell(e: &std::io::Error) {
-    tracing::warn!("cannot tell the service manager that the mount stands: {e}");
+    tracing::warn!("cannot tell the service manager that the mount is ready: {e}");
 }

@@ -1,117 +1,22 @@
-//! `offset=`, `size=` and `partition=`: which part of an image or a device a volume is.
+//! The options of commands that only look at a volume: where it is.
 
 use std::path::PathBuf;
 
-use stetfs::low::{Part, RegionFile, Source, did_you_mean, size};
+use stetfs::low::options::{Concern, OptionRow, VOLUME_OPTIONS, VolumeRequest, split};
+use stetfs::low::{Source, did_you_mean};
 
 use crate::failure::{Code, Failure, Result};
 
-/// The options.
-pub(crate) const NAMES: [&str; 3] = ["offset", "size", "partition"];
-
-/// What was said.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct PartOptions {
-    offset: Option<u64>,
-    size: Option<u64>,
-    partition: Option<String>,
-}
-
-impl PartOptions {
-    /// Reads one of the options; `None` if it is another. What is wrong is a sentence without its
-    /// subject, the option.
-    pub(crate) fn set(
-        &mut self,
-        name: &str,
-        value: Option<&str>,
-    ) -> Option<std::result::Result<(), String>> {
-        if !NAMES.contains(&name) {
-            return None;
-        }
-        let Some(value) = value.filter(|v| !v.is_empty()) else {
-            return Some(Err("needs a value".into()));
-        };
-        Some(match name {
-            "partition" => {
-                self.partition = Some(value.to_owned());
-                Ok(())
-            }
-            "offset" => bytes(value).map(|n| self.offset = Some(n)),
-            _ => bytes(value).map(|n| self.size = Some(n)),
-        })
-    }
-
-    /// What it all means.
-    ///
-    /// # Errors
-    /// It contradicts itself.
-    pub(crate) fn part(&self) -> Result<Part> {
-        match (self.offset, self.size, &self.partition) {
-            (None, None, None) => Ok(Part::Whole),
-            (None, None, Some(name)) => Ok(Part::Partition(name.clone())),
-            (offset, size, None) => Ok(Part::Range {
-                offset: offset.unwrap_or(0),
-                size,
-            }),
-            _ => Err(wrong(
-                "partition= says where the volume is, and so do offset= and size=".into(),
-            )
-            .hint("say one or the other")),
-        }
-    }
-}
-
-/// The options that say which file, and which part of it, is for records of synced files.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct NvmOptions {
-    pub(crate) path: Option<PathBuf>,
-    pub(crate) offset: Option<u64>,
-    pub(crate) size: Option<u64>,
-}
-
-impl NvmOptions {
-    /// What they say together.
-    ///
-    /// # Errors
-    /// A part of no file.
-    pub(crate) fn region(&self) -> Result<Option<RegionFile>> {
-        let Some(path) = self.path.clone() else {
-            return match (self.offset, self.size) {
-                (None, None) => Ok(None),
-                _ => Err(wrong(
-                    "nvm_offset= and nvm_size= say which part of a file: name it with nvm=PATH"
-                        .into(),
-                )),
-            };
-        };
-        Ok(Some(RegionFile {
-            offset: self.offset.unwrap_or(0),
-            size: self.size,
-            path,
-        }))
-    }
-}
-
-/// Bytes from none on.
-pub(crate) fn bytes(text: &str) -> std::result::Result<u64, String> {
-    size::bytes(text).map_err(|_| "must be a number of bytes, such as 1048576 or 1M".into())
-}
-
-fn wrong(message: String) -> Failure {
-    Failure::new(Code::Usage, message)
-}
-
-/// The volume at `path` with the options `text`, of a command that takes those that say where a
-/// volume is.
+/// The volume at `path`, for a command with options that say where the volume is.
 ///
 /// # Errors
-/// There is another option, or what it says makes no sense.
+/// An option is unknown or invalid.
 pub(crate) fn source(path: PathBuf, text: &[String]) -> Result<Source> {
     source_and(path, text, &[], &mut |_, _| Ok(()))
 }
 
-/// The same of a command that takes the options `more`, too: `take` gets name and value of each of
-/// them.
+/// The same for a command that also takes the options `more`: `take` gets the name and value of
+/// each of them.
 ///
 /// # Errors
 /// As [`source`], and those of `take`.
@@ -121,61 +26,46 @@ pub(crate) fn source_and(
     more: &[&'static str],
     take: &mut dyn FnMut(&str, &str) -> std::result::Result<(), String>,
 ) -> Result<Source> {
-    const JOURNAL: &str = "journal_path";
-    let mut part = PartOptions::default();
-    const NVM: [&str; 3] = ["nvm", "nvm_offset", "nvm_size"];
-    let (mut journal_path, mut nvm) = (None, NvmOptions::default());
+    const PLACE: &[Concern] = &[Concern::Place];
+    let mut request = VolumeRequest::default();
     let options = text.iter().flat_map(|text| text.split(','));
     for option in options.filter(|option| !option.is_empty()) {
-        let (name, value) = match option.split_once('=') {
-            Some((name, value)) => (name, Some(value)),
-            None => (option, None),
+        let (name, value) = split(option);
+        let done = match more.contains(&name) {
+            true => Some(take(name, value.unwrap_or_default())),
+            false => request.set(PLACE, name, value),
         };
-        match (name, value) {
-            (JOURNAL, Some(value)) if !value.is_empty() => journal_path = Some(value.into()),
-            ("nvm", Some(value)) if !value.is_empty() => nvm.path = Some(value.into()),
-            ("nvm_offset" | "nvm_size", Some(value)) if !value.is_empty() => {
-                let bytes = bytes(value);
-                let bytes = bytes.map_err(|why| wrong(format!("option {option}: {name} {why}")))?;
-                let field = match name {
-                    "nvm_offset" => &mut nvm.offset,
-                    _ => &mut nvm.size,
-                };
-                *field = Some(bytes);
+        match done {
+            Some(done) => done.map_err(|why| wrong(format!("option {option}: {why}")))?,
+            None => {
+                let known = VolumeRequest::names(PLACE).chain(more.iter().copied());
+                let meant = did_you_mean(name, known);
+                return Err(wrong(format!("unknown option {option:?}{meant}")).hint(hint()));
             }
-            (name, value) if more.contains(&name) => take(name, value.unwrap_or_default())
-                .map_err(|why| wrong(format!("option {option}: {why}")))?,
-            (name, _) if name == JOURNAL || NVM.contains(&name) => {
-                return Err(wrong(format!("option {option}: {name} needs a value")));
-            }
-            _ => match part.set(name, value) {
-                Some(set) => set.map_err(|why| wrong(format!("option {option}: {name} {why}")))?,
-                None => {
-                    let known = NAMES
-                        .iter()
-                        .chain(more)
-                        .copied()
-                        .chain([JOURNAL])
-                        .chain(NVM);
-                    let meant = did_you_mean(name, known);
-                    return Err(wrong(format!("unknown option {option:?}{meant}")).hint(
-                        "partition=N|NAME|UUID, offset=BYTES, size=BYTES, journal_path=PATH, and nvm=PATH with nvm_offset=BYTES and nvm_size=BYTES say where a volume is; others are for mounts",
-                    ));
-                }
-            },
         }
     }
-    Ok(Source {
-        path,
-        part: part.part()?,
-        journal_path,
-        nvm: nvm.region()?,
-    })
+    request.source(path).map_err(wrong)
+}
+
+fn wrong(message: String) -> Failure {
+    Failure::new(Code::Usage, message)
+}
+
+fn hint() -> String {
+    let rows = VOLUME_OPTIONS.iter();
+    let rows = rows.filter(|row| row.concern == Concern::Place);
+    let usages: Vec<_> = rows.map(OptionRow::usage).collect();
+    format!(
+        "{} say where a volume is; others are for mounts",
+        usages.join(", ")
+    )
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use stetfs::low::Part;
+
     use super::*;
 
     fn read(text: &str) -> std::result::Result<Part, String> {

@@ -1,4 +1,4 @@
-//! Results for people and for programs.
+//! Output of results, for people and for programs.
 
 use std::fmt::Arguments;
 use std::io::{ErrorKind, Write};
@@ -7,22 +7,24 @@ use serde_json::Value;
 
 use crate::failure::Code;
 
-/// Prints a line, as `println!` does; a reader that went away has seen enough.
+/// Prints a line, as `println!` does; a closed pipe is no error.
+#[macro_export]
 macro_rules! outln {
-    ($($text:tt)*) => { $crate::print::out(format_args!("{}\n", format_args!($($text)*))) };
+    ($($text:tt)*) => { $crate::out(format_args!("{}\n", format_args!($($text)*))) };
 }
 
-/// The same without an end of line.
+/// The same without a line end.
+#[macro_export]
 macro_rules! out {
-    ($($text:tt)*) => { $crate::print::out(format_args!($($text)*)) };
+    ($($text:tt)*) => { $crate::out(format_args!($($text)*)) };
 }
 
-/// Writes to standard output. Where that cannot be, and somebody waits for it, the command ends.
-pub(crate) fn out(text: Arguments<'_>) {
+/// Writes to standard output. On an error other than a closed pipe the command ends.
+pub fn out(text: Arguments<'_>) {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_fmt(text).and_then(|()| stdout.flush()) {
         Err(e) if e.kind() != ErrorKind::BrokenPipe => {
-            // Not by another print, which could fail in the same way.
+            // Written directly: another print macro could fail in the same way.
             let _ = writeln!(
                 std::io::stderr(),
                 "error: cannot write to standard output: {e}"
@@ -34,7 +36,7 @@ pub(crate) fn out(text: Arguments<'_>) {
 }
 
 /// Prints an object: as JSON, or as indented names and values.
-pub(crate) fn value(value: &Value, json: bool) {
+pub fn value(value: &Value, json: bool) {
     if json {
         outln!("{value}");
     } else {

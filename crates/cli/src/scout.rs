@@ -1,9 +1,10 @@
-//! A first look at a volume, for the server of a mount that reads nothing while it has privileges.
+//! The first look at a volume: a separate process reads it, so that the server of a mount reads
+//! nothing while it has privileges.
 //!
-//! A copy of the server opens the volume, gives away what servers give away ([`crate::sandbox`]),
-//! and reads then: where the volume is, and how it wants to be mounted. What it says is checked for
-//! its form, and is no more than who made the volume could have said. The server reads it again
-//! when it has nothing to lose (decisions/0040).
+//! A copy of the server opens the volume, gives up its privileges ([`crate::sandbox`]), and only
+//! then reads where the volume is, and which mount options it stores. The form of its report is
+//! checked; a taken-over copy can report nothing that the maker of the volume could not have
+//! written there. The server reads the volume again when it has no privileges (decisions/0040).
 
 use serde_json::{Value, json};
 use stetfs::low::{
@@ -17,7 +18,7 @@ use crate::sandbox::{self, Wanted};
 /// Looks at a volume, and at the device that it names for its journal.
 ///
 /// # Errors
-/// It cannot be opened, has no such part, or names a device that is no journal.
+/// It cannot be opened, has no such part, or names a device that is not a journal.
 pub(crate) fn look(source: &Source, nbd: NbdOptions, wanted: Wanted) -> Result<FirstLook> {
     let has_network = NbdAddress::is_meant(&source.path);
     let said = ask(
@@ -25,7 +26,7 @@ pub(crate) fn look(source: &Source, nbd: NbdOptions, wanted: Wanted) -> Result<F
         || Unlooked::open(source, nbd),
         |unlooked| unlooked.look().map(|look| to_json(&look)),
     )?;
-    let look = from_json(&said).ok_or_else(|| ended("it said what makes no sense"))?;
+    let look = from_json(&said).ok_or_else(|| ended("its report was invalid"))?;
     if source.journal_path.is_none()
         && let Some(uuid) = &look.journal
     {
@@ -47,7 +48,7 @@ fn ended(how: impl std::fmt::Display) -> Failure {
     Failure::new(Code::Volume, message)
 }
 
-/// Opens with all privileges, and reads with none, if they are to be given away.
+/// Opens with all privileges, and reads with none, unless the sandbox is off.
 fn ask<T>(
     (wanted, has_network): (Wanted, bool),
     open: impl FnOnce() -> stetfs::low::Result<T>,
@@ -83,7 +84,7 @@ fn to_json(look: &FirstLook) -> Value {
     })
 }
 
-/// A look, if a volume can have said it.
+/// Reads a report; `None` if no volume could cause it.
 fn from_json(said: &Value) -> Option<FirstLook> {
     let span = match &said["span"] {
         Value::Null => None,
@@ -109,7 +110,7 @@ fn from_json(said: &Value) -> Option<FirstLook> {
     })
 }
 
-/// It becomes a part of a path.
+/// Whether the text has the form of a UUID: it becomes a part of a path.
 fn is_uuid(text: &str) -> bool {
     text.len() == 36 && text.chars().all(|c| c.is_ascii_hexdigit() || c == '-')
 }

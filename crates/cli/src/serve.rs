@@ -16,7 +16,7 @@ use stetfs::low::{
 };
 use stetfs_fuse::{Entrance, Limits, MountError, Mounter, Plan, Server, is_root};
 
-use crate::cmd::{atomic, freeze, quota, record, sync};
+use crate::cmd::{atomic, freeze, quota, sync};
 use crate::control::{self, server::Control};
 use crate::failure::{Code, Failure, Result};
 use crate::job::Job;
@@ -24,27 +24,28 @@ use crate::limits;
 use crate::live::Live;
 use crate::memory::CacheBound;
 use crate::net;
+use crate::record;
 use crate::sandbox::Sandbox;
 
-/// Threads that may use the device at once, beside one for each processor: more requests than that
-/// are under way when some wait, and journal and caches have threads of their own.
+/// Threads that may use the device at once, beside one for each processor: more requests are under
+/// way when some wait, and journal and caches have threads of their own.
 const OTHERS: usize = 12;
 
 /// Serves until the volume is unmounted and closed. `ready` is called once the mount stands, with
-/// warnings if it is not as it was asked for.
+/// warnings where the mount is not as requested.
 pub(crate) fn serve(job: &Job, limits: Limits, ready: impl FnOnce(Vec<String>)) -> Result {
     abort_on_panic();
     limits::check(&limits, &job.options)?;
-    // Before a journal is replayed for a mount that cannot be.
+    // Checked first: no journal is replayed for a mount that is impossible.
     let dir = stetfs_fuse::check_dir(&job.dir)?;
-    // Before there are other threads.
+    // The look starts a process, so it comes before other threads.
     let job = &job.looked_at()?;
     let mut mounter = mounter(job, dir.clone())?;
     let _in_use = hold_hosts(job);
     let moved = leave()?;
     mounter.begin(moved).map_err(MountError::Session)?;
-    let journal = job.options.journal_path.as_deref();
-    let nvm = job.options.nvm.path.as_deref();
+    let journal = job.options.request.journal_path.as_deref();
+    let nvm = job.options.request.nvm.path.as_deref();
     let devices = [Some(job.source.as_path()), journal, nvm];
     let servers = net::servers(&devices);
     // The files by which lost servers are found again.
@@ -53,7 +54,7 @@ pub(crate) fn serve(job: &Job, limits: Limits, ready: impl FnOnce(Vec<String>)) 
     let_go_of_mounts(moved, &[devices.as_slice(), &ways].concat());
     let mut sandbox = Sandbox::prepare(job.options.sandbox, mounter.facts(), &servers)?;
     let (devices, ref job) = open(job, &sandbox)?;
-    // What it is on is held by what is open.
+    // The devices are open, and keep the file systems that hold them in use.
     let_go_of_mounts(moved, &ways);
     if sandbox.is_on() {
         let cores = std::thread::available_parallelism().map_or(4, usize::from);
@@ -68,7 +69,7 @@ pub(crate) fn serve(job: &Job, limits: Limits, ready: impl FnOnce(Vec<String>)) 
     let memory = bound.prepare(job.options.volume()?.fs.cache_bytes);
     let is_sparse = devices.is_sparse();
     let volume = devices.start(&job.options.volume()?).map_err(|e| match e {
-        // Read-only, and there is something to replay.
+        // The mount is read-only, and there is a journal to replay.
         FsError::Errno(libc::EROFS) => unreplayed(&job.source, is_sparse),
         e => e.into(),
     })?;
@@ -93,11 +94,11 @@ pub(crate) fn serve(job: &Job, limits: Limits, ready: impl FnOnce(Vec<String>)) 
     let live = Arc::new(Live::new(&server, job, memory, bound));
     handle_signals(&live, job.daemon)?;
     let control = entrance.and_then(|entrance| listen(&live, entrance));
-    if !job.options.read_only
+    if !job.options.request.fs.read_only
         && let Some(volume) = live.fs.volume()
         && let Err(e) = volume.fs().set_last_mounted(dir.as_os_str().as_bytes())
     {
-        tracing::warn!("cannot note in the superblock where the volume is mounted: {e}");
+        tracing::warn!("cannot record the mount point in the superblock: {e}");
     }
     if let Err(e) = sandbox.seal() {
         take_down(server, &live);
@@ -112,15 +113,15 @@ pub(crate) fn serve(job: &Job, limits: Limits, ready: impl FnOnce(Vec<String>)) 
     result
 }
 
-/// Of a volume that other machines can reach.
+/// The warning for a volume that other machines can reach.
 fn others() -> String {
-    "nothing keeps other machines off this volume, which would destroy it: tune2fs -O mmp does"
+    "other machines can mount this volume, too, and destroy it: protect it with tune2fs -O mmp"
         .into()
 }
 
-/// Of a mount that the kernel does not pass syncs of a whole volume on to.
+/// The warning for a mount to which the kernel does not pass syncs of the whole volume.
 fn without_sync(job: &Job, server: &Server) -> Option<String> {
-    let is_told = !job.options.read_only && !server.connection().passes_sync();
+    let is_told = !job.options.request.fs.read_only && !server.connection().passes_sync();
     is_told.then(|| {
         "sync(2) and syncfs(2) do not reach this mount, and make nothing durable; fsync(2) does, \
          and for the whole volume: stetfs sync DIR"
@@ -128,7 +129,7 @@ fn without_sync(job: &Job, server: &Server) -> Option<String> {
     })
 }
 
-/// Takes down a mount that nobody was told of. The unmount waits for an answer of the server's.
+/// Takes down a mount that was not reported. The unmount waits for an answer of the server.
 fn take_down(server: Server, live: &Live) {
     let mounted = live.mounted.clone();
     let down = std::thread::spawn(move || mounted.unmount());
@@ -136,16 +137,16 @@ fn take_down(server: Server, live: &Live) {
     let _ = down.join();
 }
 
-/// What is not as it was asked for, or as it had better be.
+/// Warnings where the mount is not as requested, or could be better.
 fn warnings_of(job: &Job, limits: &Limits, dir: &Path, volume: &Volume) -> Vec<String> {
     if job.protected {
-        // mount(8)'s words.
+        // The words of mount(8).
         let dir = dir.display();
         return vec![format!(
             "{dir}: WARNING: source write-protected, mounted read-only."
         )];
     }
-    if job.options.read_only {
+    if job.options.request.fs.read_only {
         return Vec::new();
     }
     let is_open_to_others = volume.host().export().is_some() && volume.fs().mmp_range().is_none();
@@ -155,7 +156,7 @@ fn warnings_of(job: &Job, limits: &Limits, dir: &Path, volume: &Volume) -> Vec<S
     weak.into_iter()
         .chain(others)
         .chain(limits::warnings(limits, volume.host()))
-        // In the foreground what the library logs is on the terminal already.
+        // In the foreground the library's log shows it on the terminal already.
         .chain(
             is_logged_elsewhere
                 .then(|| without_journal(volume))
@@ -164,7 +165,7 @@ fn warnings_of(job: &Job, limits: &Limits, dir: &Path, volume: &Volume) -> Vec<S
         .collect()
 }
 
-/// What a volume without a journal cannot promise.
+/// The warning for a volume without a journal.
 fn without_journal(volume: &Volume) -> Option<String> {
     let fs = volume.fs();
     let unclean = match fs.was_clean() {
@@ -179,7 +180,7 @@ fn without_journal(volume: &Volume) -> Option<String> {
     })
 }
 
-/// Takes requests of `stetfs stat` and the like.
+/// Listens for requests of `stetfs stat` and the like.
 fn listen(live: &Arc<Live>, entrance: Entrance) -> Option<Control> {
     let handler = Arc::clone(live);
     let answers = Arc::new(move |request: &Value| answer(&handler, request));
@@ -190,7 +191,7 @@ fn listen(live: &Arc<Live>, entrance: Entrance) -> Option<Control> {
         .ok()
 }
 
-/// What a region does not promise that a device does.
+/// The warning for a region of persistent memory that is less safe than a device.
 fn weak(region: &RegionInfo) -> Option<String> {
     let RegionInfo { path, survives, .. } = region;
     let (what, lost) = match region.has_log {
@@ -209,7 +210,7 @@ fn weak(region: &RegionInfo) -> Option<String> {
     })
 }
 
-/// Starts the process that will mount, while this one has all that it takes.
+/// Starts the mounter, while this process still has its privileges.
 fn mounter(job: &Job, dir: PathBuf) -> Result<Mounter> {
     let is_elsewhere = NbdAddress::is_meant(&job.source);
     let plan = Plan {
@@ -222,11 +223,11 @@ fn mounter(job: &Job, dir: PathBuf) -> Result<Mounter> {
     })?)
 }
 
-/// Leaves the mount namespace in which the volume will be mounted, where that can be: the server
-/// must not be the last of it. Whether it has.
+/// Leaves the mount namespace in which the volume will be mounted, where possible: the server must
+/// not be its last process. Returns whether it left.
 fn leave() -> Result<bool> {
-    // Without root fusermount3 mounts, with a type whose end the kernel does not ask the server
-    // for.
+    // Without root fusermount3 mounts, with a type at whose end the kernel does not wait for the
+    // server.
     if !is_root() {
         return Ok(false);
     }
@@ -239,18 +240,19 @@ fn leave() -> Result<bool> {
             ) =>
         {
             tracing::warn!(
-                "the server stays in the mount namespace of its user ({e}): it must not be killed as the last process of that"
+                "the server stays in the mount namespace of its user ({e}): do not kill it as the \
+                 last process there"
             );
             Ok(false)
         }
         Err(e) => Err(Failure::new(
             Code::System,
-            format!("no mount namespace for the server: {e}"),
+            format!("cannot create a mount namespace for the server: {e}"),
         )),
     }
 }
 
-/// Lets go of what is mounted and not needed for `paths`, if the namespace is ours.
+/// Detaches the mounts that `paths` do not need, if the namespace is the server's own.
 fn let_go_of_mounts(moved: bool, paths: &[Option<&Path>]) {
     let control = control::place();
     let real = |path: &Path| path.canonicalize().ok();
@@ -258,15 +260,15 @@ fn let_go_of_mounts(moved: bool, paths: &[Option<&Path>]) {
     let mut needed: Vec<&Path> = needed.iter().map(PathBuf::as_path).collect();
     needed.push(&control);
     if moved && let Err(e) = stetfs_fuse::let_go_of_mounts(&needed) {
-        tracing::warn!("the mounts of others are kept in use: {e}");
+        tracing::warn!("cannot detach other mounts from the server's namespace: {e}");
     }
 }
 
-/// The images as the user sees them, so that what holds them stays in use in his namespace, and
-/// cannot be unmounted.
+/// Opens the images as the user sees them, so that the file systems that hold them stay in use in
+/// the user's namespace, and cannot be unmounted.
 fn hold_hosts(job: &Job) -> Vec<File> {
-    let journal = job.options.journal_path.as_deref();
-    let nvm = job.options.nvm.path.as_deref();
+    let journal = job.options.request.journal_path.as_deref();
+    let nvm = job.options.request.nvm.path.as_deref();
     let paths = [Some(job.source.as_path()), journal, nvm];
     let open = |path| {
         File::options()
@@ -274,7 +276,7 @@ fn hold_hosts(job: &Job) -> Vec<File> {
             .custom_flags(libc::O_PATH)
             .open(path)
     };
-    // What cannot be opened is told when it is needed.
+    // Errors are reported when the file is needed.
     paths
         .into_iter()
         .flatten()
@@ -282,8 +284,8 @@ fn hold_hosts(job: &Job) -> Vec<File> {
         .collect()
 }
 
-/// Opens the devices of a job: read-only if it is write-protected, as mount(8) does. Gives the job
-/// as it is then.
+/// Opens the devices of a job; read-only if they are write-protected, as mount(8) does. Returns the
+/// job with that change.
 fn open(job: &Job, sandbox: &Sandbox) -> Result<(OpenedDevices, Job)> {
     let tried = |job: &Job| {
         let mut options = job.options.volume()?;
@@ -300,7 +302,8 @@ fn open(job: &Job, sandbox: &Sandbox) -> Result<(OpenedDevices, Job)> {
     }
 }
 
-/// Finds the volume in them, likewise: exports say then what they let us do.
+/// Finds the volume in the devices, with the same fallback: exports state only then whether they
+/// can be written.
 fn read(devices: &OpenedDevices, job: &Job) -> Result<(ReadDevices, Job)> {
     match devices.read(&job.options.volume()?) {
         Err(e) if is_to_be_read(&e, job) => {
@@ -311,19 +314,19 @@ fn read(devices: &OpenedDevices, job: &Job) -> Result<(ReadDevices, Job)> {
     }
 }
 
-/// Whether what failed can be mounted read-only.
+/// Whether the failure leaves a read-only mount possible.
 fn is_to_be_read(e: &FsError, job: &Job) -> bool {
-    stetfs::low::is_write_protected(e) && !job.options.read_only
+    stetfs::low::is_write_protected(e) && !job.options.request.fs.read_only
 }
 
 fn protected(job: &Job) -> Job {
     let mut job = job.clone();
-    job.options.read_only = true;
+    job.options.request.fs.read_only = true;
     job.protected = true;
     job
 }
 
-/// A volume that is to be mounted read-only, and that nobody can write.
+/// The failure for a volume that needs its journal replayed and cannot be written.
 fn unreplayed(source: &Path, is_sparse: bool) -> Failure {
     let message = format!(
         "{} has a journal to be replayed: write access unavailable, cannot proceed",
@@ -357,7 +360,7 @@ fn answer(live: &Live, request: &Value) -> Result<Value> {
             stats["sandbox"] = json!(live.sandbox());
             stats["frozen"] = freeze::shown(live.fs.frozen());
             stats["atomic_writes"] = atomic::shown(&live.fs.atomic_holders());
-            // Bytes of the largest write that no crash leaves in half (docs/atomic.md).
+            // The largest write that no crash leaves torn, bytes (docs/atomic.md).
             stats["whole_write_bytes"] = json!(live.fs.whole_write());
             Ok(stats)
         }
@@ -369,7 +372,7 @@ fn answer(live: &Live, request: &Value) -> Result<Value> {
             let kept = live.remount(request["options"].as_str().unwrap_or_default())?;
             Ok(json!({ "remounted": true, "kept": kept }))
         }
-        // For tests alone: what it cannot do.
+        // For tests only: reports what a taken-over server cannot do.
         #[cfg(debug_assertions)]
         Some("taken over") => {
             let pid = request["pid"].as_u64().and_then(|pid| pid.try_into().ok());
@@ -391,12 +394,12 @@ fn answer(live: &Live, request: &Value) -> Result<Value> {
     }
 }
 
-/// A bug ends the process as a crash would: nothing that was synced is lost, and nothing wrong is
-/// written by threads that go on with a half-changed state.
+/// Aborts the process on a panic, as in a crash: synced data is not lost, and threads do not go on
+/// to write from a half-changed state.
 fn abort_on_panic() {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
-        tracing::error!("a bug: {info}; the volume is recovered when it is mounted next");
+        tracing::error!("internal error (a bug): {info}; the next mount recovers the volume");
         print(info);
         std::process::abort();
     }));
@@ -421,13 +424,13 @@ fn handle_signals(live: &Arc<Live>, daemon: bool) -> Result {
                 }
                 continue;
             }
-            // Who waits for a thaw could not be told to end.
+            // Requests that wait for a thaw would block the unmount.
             if live.fs.frozen().is_some()
                 && let Err(e) = live.fs.thaw()
             {
                 tracing::error!("cannot thaw: {e}");
             }
-            // Whoever ends us may be about to turn the machine off.
+            // The sender may be about to turn the machine off.
             if let Some(volume) = live.fs.volume() {
                 volume.fs().sync_all(Box::new(|synced| {
                     if let Err(e) = synced {

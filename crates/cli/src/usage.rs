@@ -1,20 +1,22 @@
-//! Wrong arguments.
+//! Reports of wrong arguments.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
+use crate::advice;
 use crate::failure::{Code, Failure};
 use crate::options;
 
-/// Says what is wrong. Help and version are no mistakes; everything else is exit code 1.
+/// Reports an error of clap. Help and version are successes; everything else is exit code 1.
 pub(crate) fn report(e: &clap::Error, json: bool) -> ExitCode {
     if !e.use_stderr() {
         let _ = e.print();
         return ExitCode::SUCCESS;
     }
-    match mount_option(e) {
+    let advised = advice::of(e, std::env::args_os().skip(1));
+    match advised.or_else(|| mount_option(e)) {
         Some(failure) => failure.report(json),
         None if json => failure(e).report(true),
         None => {
@@ -24,14 +26,14 @@ pub(crate) fn report(e: &clap::Error, json: bool) -> ExitCode {
     }
 }
 
-/// Whether an answer in JSON was asked for, by arguments that are not all understood.
+/// Whether JSON output is requested, by arguments that are not all understood.
 pub(crate) fn asks_for_json(args: impl IntoIterator<Item = OsString>) -> bool {
     args.into_iter()
         .take_while(|arg| arg != "--")
         .any(|arg| arg == "--json")
 }
 
-/// What clap says, in the form of other failures.
+/// The error of clap, in the form of other failures.
 fn failure(e: &clap::Error) -> Failure {
     let text = e.to_string();
     let mut lines = text.lines().map(str::trim).filter(|l| !l.is_empty());
@@ -41,7 +43,7 @@ fn failure(e: &clap::Error) -> Failure {
     Failure::new(Code::Usage, message).hint(hint.join("\n"))
 }
 
-/// An option of `-o` that was given as an argument of its own.
+/// The failure for an option of `-o` that was given as an argument of its own.
 fn mount_option(e: &clap::Error) -> Option<Failure> {
     let (ErrorKind::UnknownArgument, Some(ContextValue::String(arg))) =
         (e.kind(), e.get(ContextKind::InvalidArg))
@@ -72,7 +74,7 @@ mod tests {
 
     fn wrong(args: &[&str]) -> clap::Error {
         let args = ["stetfs"].iter().chain(args);
-        match Cli::try_parse_from(args) {
+        match Cli::<crate::Laboratory>::try_parse_from(args) {
             Err(e) => e,
             Ok(cli) => panic!("{cli:?}"),
         }

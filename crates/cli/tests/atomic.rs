@@ -1,4 +1,4 @@
-//! Atomic writes on mounts, by the ioctls of F2FS.
+//! Tests of atomic writes on mounts, through the ioctls of F2FS.
 mod groups;
 mod held;
 mod requests;
@@ -12,13 +12,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::common::stetfs_with;
+use crate::sources::root;
 use stetfs_testkit::{Image, Mkfs, Mounted, Scratch, cmd, sys, wait_until};
 
 const FEATURES: u32 = 0x8004_f50c;
 const START: u32 = 0xf501;
 const COMMIT: u32 = 0xf502;
 const ABORT: u32 = 0xf505;
-/// FusionIO's.
+/// The ioctl of FusionIO that asks whether writes are whole.
 const WRITES_WHOLE: u32 = 0x4004_9502;
 
 fn ioctl(file: &File, number: u32) -> io::Result<u32> {
@@ -35,15 +36,14 @@ fn open(path: &Path) -> File {
         .unwrap()
 }
 
-/// A volume that is mounted with these options.
+/// A volume mounted with these options.
 fn mount(options: &str) -> (Image, Mounted) {
     let image = Image::make(64 << 20, &Mkfs::blocks(4096)).unwrap();
     let mounted = stetfs_with(options).mount(image.path()).unwrap();
     (image, mounted)
 }
 
-/// Whether a file holds this, at the latest in a moment: what the kernel has is dropped by a thread
-/// of the server's.
+/// Waits until a file holds this content: a server thread drops the kernel's pages a moment later.
 #[track_caller]
 fn becomes(path: &Path, expected: &[u8]) {
     wait_until(format_args!("{} is another", path.display()), || {
@@ -61,7 +61,7 @@ fn a_file_is_committed_whole_or_leaves_no_trace() {
         let db = open(&path);
         assert_eq!(ioctl(&db, FEATURES).unwrap() & 4, 4, "{journal}");
 
-        // Aborted, and closed: as it was, also in the kernel's pages.
+        // After an abort, and after a close, the file is as before, also in the kernel's pages.
         for closes in [false, true] {
             let db = open(&path);
             ioctl(&db, START).unwrap();
@@ -84,7 +84,7 @@ fn a_file_is_committed_whole_or_leaves_no_trace() {
         ioctl(&db, START).unwrap();
         db.write_all_at(&[2; 9000], 3000).unwrap();
         db.set_len(20_000).unwrap();
-        // A sync of all makes nothing of it durable, a commit does; the server is not asked again.
+        // A syncfs makes no part of it durable. A commit does, without a sync after it.
         rustix::fs::syncfs(File::open(mounted.path()).unwrap()).unwrap();
         let before = copy(image.path());
         ioctl(&db, COMMIT).unwrap();
@@ -105,7 +105,7 @@ fn a_file_is_committed_whole_or_leaves_no_trace() {
     }
 }
 
-/// What is on the device now: a crash.
+/// A copy of the device as it is now: the state after a crash.
 fn copy(image: &Path) -> (Scratch, PathBuf) {
     let scratch = Scratch::new("crashed").unwrap();
     let path = scratch.path().join("image");
@@ -128,12 +128,7 @@ fn it_is_not_offered_where_it_would_not_hold() {
     }
 }
 
-fn root() -> &'static Path {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.ancestors().nth(2).unwrap()
-}
-
-/// A program in C, compiled with the header that users have.
+/// A C program, compiled with the public header.
 fn compiled(scratch: &Scratch, source: &str) -> PathBuf {
     let program = scratch.path().join("program");
     let mut cc = Command::new("cc");
@@ -170,7 +165,7 @@ fn a_c_program_writes_atomically_where_it_is_offered() {
     runs(&scratch.path().join("db"), -libc::ENOTTY);
 }
 
-/// What docs/atomic.md shows in C and Python is part of programs that tests run.
+/// The examples of docs/atomic.md in C and Python are parts of programs that tests run.
 #[test]
 fn the_documentation_shows_what_is_tried() {
     let text = |path: &str| std::fs::read_to_string(root().join(path)).unwrap();
@@ -200,8 +195,8 @@ fn the_documentation_shows_what_is_tried() {
     assert_eq!(blocks, tried.len());
 }
 
-/// Locks the file, begins an atomic write of all of it, and of another file in the same group, and
-/// waits to be killed.
+/// A program that locks the file, begins an atomic write of all of it, and of another file in the
+/// same group, and waits to be killed.
 const DIES: &str = "
 import fcntl, os, sys, threading, time
 fd, other = [os.open(path, os.O_RDWR) for path in sys.argv[1:3]]
@@ -232,8 +227,8 @@ print('x', flush=True)
 time.sleep(999)
 ";
 
-/// Who waits for a lock of a program that dies sees nothing of what it had begun, from the first
-/// moment on: SQLite's next writer would build on it.
+/// A program that waits for the lock of one that dies sees nothing of the other's unfinished atomic
+/// write, from the first moment on: SQLite's next writer would build on it.
 #[test]
 fn what_the_dead_had_begun_is_gone_when_their_locks_are() {
     const LEN: usize = 1 << 20;
@@ -270,8 +265,8 @@ fn what_the_dead_had_begun_is_gone_when_their_locks_are() {
     mounted.umount().unwrap();
 }
 
-/// A descriptor that is closed ends an atomic write; what another of the same open writes then is
-/// not to stand alone.
+/// Closing a descriptor ends an atomic write; later writes by a duplicate of it are refused, lest
+/// they be committed alone.
 #[test]
 fn what_is_written_behind_a_close_does_not_stand_alone() {
     let (_image, mounted) = mount("journal=data,atomic");
@@ -286,7 +281,7 @@ fn what_is_written_behind_a_close_does_not_stand_alone() {
     assert_eq!(refused.raw_os_error(), Some(libc::EIO));
     assert!(ioctl(&db, COMMIT).is_err());
     assert_eq!(std::fs::read(&path).unwrap(), b"old");
-    // It was told, and goes on.
+    // The handle got its error, and can be used again.
     ioctl(&db, START).unwrap();
     db.write_all_at(b"new", 0).unwrap();
     ioctl(&db, COMMIT).unwrap();
@@ -299,7 +294,7 @@ fn refusal<T: std::fmt::Debug>(result: io::Result<T>) -> i32 {
     result.unwrap_err().raw_os_error().unwrap()
 }
 
-/// MariaDB's question is answered yes where a write is one request and one transaction.
+/// MariaDB's question gets yes where a write is one request and one transaction.
 #[test]
 fn whole_pages_are_promised_where_a_crash_leaves_none_in_half() {
     for (options, journal_mib, holds) in [

@@ -1,4 +1,5 @@
-//! Set-user-id and set-group-id under changes by others, next to the kernel's ext4.
+//! Tests of set-user-id and set-group-id under changes by other users, compared with the kernel's
+//! ext4.
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown};
 use std::path::Path;
@@ -7,11 +8,11 @@ use std::thread;
 use crate::common::{kernel, stetfs, stetfs_with};
 use stetfs_testkit::{Image, Mkfs, Mounter};
 
-/// Who makes the changes, and the group of the files.
+/// The user that makes the changes, and the group of the files.
 const USER: u32 = 4321;
 const GROUP: u32 = 5432;
 
-/// Modes that anybody may write, with and without execution by the group.
+/// Modes writable by everybody, with and without execution by the group.
 const MODES: [u32; 8] = [
     0o2766, 0o2767, 0o6766, 0o4766, 0o2776, 0o6777, 0o2666, 0o0666,
 ];
@@ -52,7 +53,7 @@ const CHANGES: [Change; 9] = [
     ("chown", |path| chown(path, None, Some(USER)).unwrap()),
 ];
 
-/// Does it as the user, in these further groups.
+/// Runs `work` as the user, with these supplementary groups.
 fn as_user(groups: &[u32], work: impl FnOnce() + Send) {
     thread::scope(|scope| {
         let done = scope.spawn(|| {
@@ -92,7 +93,8 @@ fn modes(mounter: &Mounter) -> Vec<String> {
             }
         }
     }
-    // Root gives files away without losing it where it is no execution.
+    // Root can give files away without clearing the group bit where the group cannot execute the
+    // file.
     let path = root.join("root");
     for mode in MODES {
         fs::write(&path, "").unwrap();
@@ -109,7 +111,7 @@ fn modes(mounter: &Mounter) -> Vec<String> {
 #[test]
 fn a_change_takes_the_bits_that_the_kernel_takes() {
     let theirs = modes(&kernel());
-    // Else the comparison would show nothing.
+    // Otherwise the comparison would show nothing.
     assert!(theirs.contains(&"another: write: 2766 0766".to_owned()));
     assert!(theirs.contains(&"a member: write: 2766 2766".to_owned()));
     for mounter in [

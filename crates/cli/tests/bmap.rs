@@ -1,4 +1,4 @@
-//! Where files lie: FIBMAP, and swapping to a file.
+//! Tests of FIBMAP, and of swapping to a file.
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -9,8 +9,8 @@ use crate::common::{kernel, stetfs_with};
 use rustix::fs::FallocateFlags;
 use stetfs_testkit::{Attach, Image, Mkfs, Mounted, cmd, sys};
 
-/// The unit that places of files are told in (FIGETBSZ), bytes: a block, or what Linux makes of it
-/// for a FUSE server.
+/// The unit of block numbers of files (FIGETBSZ), bytes: a block, or the value that Linux gives a
+/// FUSE server.
 fn unit(dir: &Path) -> u64 {
     let mut bytes = [0; 4];
     sys::file_ioctl(File::open(dir).unwrap().as_fd(), 2, &mut bytes).unwrap();
@@ -28,7 +28,7 @@ fn fill(dir: &Path) {
     }
     file("tiny").write_all_at(b"fits into an inode", 0).unwrap();
     let unwritten = file("unwritten");
-    // Block maps have none.
+    // Files with block maps have no unwritten extents.
     let _ = rustix::fs::fallocate(&unwritten, FallocateFlags::empty(), 0, 1 << 20);
     unwritten
         .write_all_at(&pattern(16 << 10), 64 << 10)
@@ -36,19 +36,20 @@ fn fill(dir: &Path) {
     file("empty");
 }
 
-/// No block like another.
+/// Content in which no two blocks are equal.
 fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i / 512 + i % 251 + 1) as u8).collect()
 }
 
-/// The places of all blocks of a file.
+/// The block numbers of a file.
 fn places(file: &File, block: u64) -> Vec<u32> {
     let blocks = file.metadata().unwrap().len().div_ceil(block) as u32;
     let place = |i| sys::fibmap(file.as_fd(), i).unwrap();
     (0..blocks).map(place).collect()
 }
 
-/// What places of blocks say of those of larger units.
+/// Converts numbers of blocks to numbers of larger units; 0 for a unit that is not contiguous and
+/// aligned.
 fn in_units(places: &[u32], parts: usize) -> Vec<u32> {
     let place = |part: &[u32]| {
         let row = part.iter().zip(part[0]..).all(|(b, next)| *b == next);
@@ -77,7 +78,7 @@ fn files_lie_where_the_kernel_finds_them_with_what_was_written() {
         let dir = mounted.path();
         fill(dir);
         if options == "writeback_cache" {
-            // Linux asks before it has written its cache back.
+            // FIBMAP does not write back Linux's cache.
             rustix::fs::syncfs(File::open(dir).unwrap()).unwrap();
         }
         let unit = unit(dir);
@@ -94,7 +95,7 @@ fn files_lie_where_the_kernel_finds_them_with_what_was_written() {
             told
         });
         mounted.umount().unwrap();
-        // Larger units may all lie askew.
+        // Larger units may all be misaligned.
         assert!(
             unit > block || told[0].iter().all(|place| *place != 0),
             "{what}"
@@ -109,7 +110,7 @@ fn files_lie_where_the_kernel_finds_them_with_what_was_written() {
     }
 }
 
-/// A file that is swapped to; no longer when this is dropped.
+/// A file used as swap, until this is dropped.
 struct Swap<'a>(&'a Path);
 
 impl Drop for Swap<'_> {
@@ -160,7 +161,7 @@ fn a_file_can_be_swapped_to_while_others_are_written() {
         let mut memory = pattern(8 << 20);
         sys::page_out(&mut memory).unwrap();
         assert!(swap.used() > 0, "nothing was swapped out");
-        // The blocks stay as they are: nobody changes the file or takes it away.
+        // The blocks must stay: the file can be neither changed nor removed.
         let writer = File::options().write(true).open(&path);
         let refused = writer.and_then(|f| f.write_all_at(&[1; 4096], 8192));
         assert_eq!(refused.unwrap_err().raw_os_error(), Some(libc::ETXTBSY));

@@ -1,10 +1,10 @@
-//! Replacement policies in the cache of a mounted volume.
+//! Tests of the replacement policies in the cache of a mounted volume.
 use std::os::unix::fs::FileExt;
 
 use crate::common::daemon::{Daemon, json, ok};
 
-/// Every policy keeps what was written, under a cache that is much smaller: new files, changes in
-/// place, and reading all back.
+/// Every policy keeps written data, with a cache much smaller than the data: new files, overwrites,
+/// and reading everything back.
 #[test]
 fn every_policy_serves_a_volume() {
     for policy in stetfs::low::PolicyKind::ALL {

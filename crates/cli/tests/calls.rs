@@ -1,5 +1,5 @@
-//! Single calls that the trees of `interop` do not show: each does what it does on the kernel's
-//! ext4.
+//! Tests of single calls that the trees of `interop` do not cover: each has the effect that it has
+//! on the kernel's ext4.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -15,7 +15,7 @@ use rustix::fs::{FallocateFlags, fallocate};
 use stetfs_testkit::sys::{file_handle, file_ioctl, open_by_handle};
 use stetfs_testkit::{Image, Mkfs, Mounted, Mounter, cmd, wait_until};
 
-/// Each test on StetFS, and on the kernel's ext4 as proof of itself.
+/// Runs each test on StetFS, and on the kernel's ext4 to prove the test itself.
 macro_rules! on_both {
     ($($(#[$doc:meta])* $name:ident)*) => {
         mod on_stetfs { $(
@@ -53,7 +53,7 @@ on_both! {
     /// EXT4_GOING_FLAGS_NOLOGFLUSH
     a_shutdown_at_once_keeps_what_was_synced
     shutdowns_are_the_administrators
-    /// name_to_handle_at(2), open_by_handle_at(2): what NFS servers use
+    /// name_to_handle_at(2), open_by_handle_at(2), as NFS servers use them
     handles_lead_to_files_the_kernel_forgot
     /// fallocate(2)
     allocating_takes_privileges_away
@@ -67,7 +67,7 @@ on_both! {
 struct Site<'a> {
     root: &'a Path,
     image: &'a Path,
-    /// The volume was shut down: it has a journal to be replayed.
+    /// The volume was shut down, and its journal needs to be replayed.
     down: Cell<bool>,
     by_kernel: bool,
 }
@@ -93,11 +93,11 @@ impl Site<'_> {
     }
 }
 
-/// Runs the check; then once more after a remount what it gives back.
+/// Runs the check; then, after a remount, the second check that it returned.
 fn on<Again: FnOnce(&Site<'_>)>(mounter: &Mounter, check: fn(&Site<'_>) -> Again) {
     let image = Image::make(64 << 20, &Mkfs::new()).unwrap();
     let mounted = mounter.mount(image.path()).unwrap();
-    // Others get in.
+    // Other users may enter.
     std::fs::set_permissions(mounted.path(), PermissionsExt::from_mode(0o755)).unwrap();
     let site = Site::new(&mounted, &image);
     let again = check(&site);
@@ -122,7 +122,7 @@ fn trusted_attributes_are_listed_for_administrators_only(
     for name in ["trusted.a", "user.b", "trusted.c"] {
         rustix::fs::setxattr(&file, name, b"x", rustix::fs::XattrFlags::empty()).unwrap();
     }
-    // From a directory of its own: the way to the mount may be closed to others.
+    // In a directory of its own: the path to the mount may be closed to other users.
     let list = |program: &[&str]| {
         let mut command = Command::new(program[0]);
         command
@@ -146,7 +146,7 @@ fn trusted_attributes_are_listed_for_administrators_only(
         "--clear-groups",
     ];
     assert_eq!(list(&nobody), ["user.b"]);
-    // Root without the capability is nobody here.
+    // Root without the capability has no privileges here.
     let no_admin = [
         "setpriv",
         "--bounding-set",
@@ -190,7 +190,7 @@ fn files_without_a_name_vanish_or_get_one(site: &Site<'_>) -> impl FnOnce(&Site<
 
     let exclusive = make(libc::O_EXCL);
     assert_eq!(errno(link(&exclusive, "never")), Some(libc::ENOENT));
-    // One that had a name and lost it gets none again.
+    // A file that lost its last name cannot get another.
     let lost = make(0);
     link(&lost, "lost").unwrap();
     std::fs::remove_file(site.path("lost")).unwrap();
@@ -200,7 +200,7 @@ fn files_without_a_name_vanish_or_get_one(site: &Site<'_>) -> impl FnOnce(&Site<
     drop((kept, exclusive, lost, large));
     let names = std::fs::read_dir(site.root).unwrap().count();
     assert_eq!(names, 2, "lost+found and one file");
-    // Releases come after close(2) returned.
+    // Releases arrive some time after close(2) returned.
     for _ in 0..100 {
         if inodes() == before - 1 {
             break;
@@ -244,7 +244,7 @@ fn copies_between_files_arrive(site: &Site<'_>) -> impl FnOnce(&Site<'_>) + use<
         .write(true)
         .open(site.path("to"))
         .unwrap();
-    // Seen by the page cache before, so that it must forget.
+    // The page cache holds it, and must drop it.
     to.read_exact_at(&mut [0; 5000], 0).unwrap();
     let (mut at, mut out) = (13u64, 4000u64);
     loop {
@@ -270,8 +270,8 @@ fn copies_between_files_arrive(site: &Site<'_>) -> impl FnOnce(&Site<'_>) + use<
 fn free_space_is_given_back(site: &Site<'_>) -> impl FnOnce(&Site<'_>) + use<> {
     let used = |site: &Site<'_>| site.image.metadata().unwrap().blocks() * 512;
     let path = site.path("large");
-    // Several times the journal, in which some of it may still be with data journaling; and noise,
-    // lest it be packed.
+    // Several times the size of the journal, because with data journaling some of it may still be
+    // there; random, so that it cannot be compressed.
     let mut data = vec![0; 20 << 20];
     fastrand::Rng::with_seed(7).fill(&mut data);
     std::fs::write(&path, data).unwrap();
@@ -282,8 +282,7 @@ fn free_space_is_given_back(site: &Site<'_>) -> impl FnOnce(&Site<'_>) + use<> {
     let free = || rustix::fs::statvfs(site.root).unwrap().f_bfree * 4096;
     let before = free();
     std::fs::remove_file(&path).unwrap();
-    // The kernel says that it forgets a file when it likes, also after a sync, and waits for no
-    // answer.
+    // The kernel sends FORGET at its own time, also after a sync, and does not wait for an answer.
     wait_until("the file's space is free", || free() >= before + (20 << 20));
     rustix::fs::syncfs(site.open_root()).unwrap();
     let mut fstrim = Command::new("fstrim");
@@ -304,7 +303,7 @@ fn free_space_is_given_back(site: &Site<'_>) -> impl FnOnce(&Site<'_>) + use<> {
 const GETFSLABEL: u32 = 0x8100_9431;
 const SETFSLABEL: u32 = 0x4100_9432;
 
-/// An ioctl of the root directory that a child without CAP_SYS_ADMIN may not ask for.
+/// An ioctl of the root directory that a child without CAP_SYS_ADMIN is refused.
 fn refused_without_admin(site: &Site<'_>, number: u32, len: usize) {
     let code = format!("import fcntl,os;fcntl.ioctl(os.open('.',0),{number},b'\\0'*{len})");
     let mut command = Command::new("setpriv");
@@ -419,7 +418,7 @@ fn shut_down(site: &Site<'_>, how: u32) -> std::io::Result<()> {
     file_ioctl(site.open_root().as_fd(), SHUTDOWN, &mut how.to_ne_bytes())
 }
 
-/// Writes and syncs one file, writes another, shuts down; all that follows fails, and unmounting
+/// Writes and syncs one file, writes another, shuts down; every later call fails, and unmounting
 /// does not.
 fn write_and_shut_down(site: &Site<'_>, how: u32) {
     std::fs::write(site.path("synced"), vec![1; 100_000]).unwrap();
@@ -428,7 +427,7 @@ fn write_and_shut_down(site: &Site<'_>, how: u32) {
     open.write_all(&vec![2; 100_000]).unwrap();
     shut_down(site, how).unwrap();
     site.down.set(true);
-    // Once more is no mistake.
+    // A second shutdown is no error.
     shut_down(site, how).unwrap();
     let eio = |what: &str, result: std::io::Result<()>| {
         let errno = result.err().and_then(|e| e.raw_os_error());
@@ -492,7 +491,7 @@ fn handles_lead_to_files_the_kernel_forgot(site: &Site<'_>) -> impl FnOnce(&Site
     let handles = ["d/f", "d/gone", "d", "."].map(|name| file_handle(&site.path(name)).unwrap());
     std::fs::remove_file(site.path("d/gone")).unwrap();
     std::fs::rename(site.path("d"), site.path("moved")).unwrap();
-    // Mounted again, the kernel knows none of them.
+    // After the remount the kernel knows none of the files.
     move |site| {
         let root = site.open_root();
         let open = |i: usize| open_by_handle(root.as_fd(), &handles[i]);
@@ -500,7 +499,7 @@ fn handles_lead_to_files_the_kernel_forgot(site: &Site<'_>) -> impl FnOnce(&Site
         open(0).unwrap().read_to_string(&mut text).unwrap();
         assert_eq!(text, "d/f");
         assert_eq!(open(1).unwrap_err().raw_os_error(), Some(libc::ESTALE));
-        // A new file may have the number.
+        // A new file may get the number.
         std::fs::write(site.path("new"), "new").unwrap();
         assert_eq!(open(1).unwrap_err().raw_os_error(), Some(libc::ESTALE));
         for (i, name) in [(2, "moved"), (3, ".")] {
@@ -513,8 +512,7 @@ fn handles_lead_to_files_the_kernel_forgot(site: &Site<'_>) -> impl FnOnce(&Site
     }
 }
 
-/// A page that is read into the cache while a direct write is under way is not what later reads
-/// get.
+/// A page that is read into the cache during a direct write does not serve later reads.
 fn direct_writes_are_seen_by_cached_reads(site: &Site<'_>) -> impl FnOnce(&Site<'_>) + use<> {
     use io_uring::{IoUring, opcode, types};
     const LEN: usize = 64 << 10;
@@ -537,7 +535,7 @@ fn direct_writes_are_seen_by_cached_reads(site: &Site<'_>) -> impl FnOnce(&Site<
         }
         let cached = File::open(&path).unwrap();
         let mut ring = IoUring::new(4).unwrap();
-        // O_DIRECT wants whole pages.
+        // O_DIRECT needs whole pages.
         let mut room = vec![0; LEN + PAGE];
         let skip = room.as_ptr().align_offset(PAGE);
         let mut stale = 0;
@@ -547,8 +545,7 @@ fn direct_writes_are_seen_by_cached_reads(site: &Site<'_>) -> impl FnOnce(&Site<
             let buf = &room[skip..skip + LEN];
             let fd = types::Fd(direct.as_raw_fd());
             let write = opcode::Write::new(fd, buf.as_ptr(), LEN as u32).build();
-            // SAFETY: buffer and descriptor live, unchanged, until the completion is waited for
-            // below.
+            // SAFETY: buffer and descriptor live, unchanged, until the completion is awaited below.
             unsafe { ring.submission().push(&write) }.unwrap();
             ring.submit_and_wait(1).unwrap();
             assert_eq!(ring.completion().next().unwrap().result(), LEN as i32);
@@ -562,13 +559,12 @@ fn direct_writes_are_seen_by_cached_reads(site: &Site<'_>) -> impl FnOnce(&Site<
     |_| {}
 }
 
-/// Whoever may write a set-user-id program, but is not root, makes it an ordinary one; also without
-/// a write.
+/// Preallocation by a user other than root clears set-user-id of a program, even without a write.
 fn allocating_takes_privileges_away(site: &Site<'_>) -> impl FnOnce(&Site<'_>) + use<> {
     let mode = |name: &str| site.path(name).metadata().unwrap().mode() & 0o7777;
     for (name, how) in [("a", "-l"), ("p", "-pl"), ("z", "-zl")] {
-        // Without execution by the group, its bit means something else (locks), and a member may
-        // keep it.
+        // Without execution by the group, set-group-id means mandatory locking, and a member of the
+        // group may keep it.
         for (user, group, before, left) in [
             ("65534", "65534", 0o6777, 0o777),
             ("65534", "0", 0o6777, 0o777),
@@ -605,14 +601,14 @@ fn deleted_files_make_room_at_once(site: &Site<'_>) -> impl FnOnce(&Site<'_>) + 
             if !site.by_kernel || filled.is_ok() {
                 break;
             }
-            // It has freed blocks back some time after the journal has committed that; it waits for
-            // this, but under load not enough.
+            // The kernel's ext4 gets freed blocks back some time after their commit. An allocation
+            // waits for that, but under load not long enough.
             rustix::fs::syncfs(&file).unwrap();
             std::thread::sleep(std::time::Duration::from_millis(20));
             filled = fill();
         }
         filled.unwrap_or_else(|e| panic!("round {round}: {e}"));
-        // The room comes with the last name, with the last handle, or with the rename.
+        // The space comes back with the last name, the last handle, or the rename.
         match round % 3 {
             0 => {
                 drop(file);

@@ -1,4 +1,5 @@
-//! The commands as a user runs them: what they print, how they end, what they leave behind.
+//! Tests of the commands as a user runs them: their output, their exit codes, and the volume
+//! afterwards.
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
@@ -129,11 +130,11 @@ fn mistakes_have_their_exit_codes() {
     fails(
         &["mount", "/nonexistent", dir],
         3,
-        &["/nonexistent", "mke2fs"],
+        &["/nonexistent", "stetfs mkfs"],
     );
     fails(&["mount", volume, "/nonexistent"], 3, &["mkdir"]);
     fails(&["umount", dir], 3, &["no StetFS volume"]);
-    fails(&["mount", file, dir], 5, &["mke2fs"]);
+    fails(&["mount", file, dir], 5, &["stetfs mkfs"]);
     fails(
         &["info", dir],
         1,
@@ -198,7 +199,7 @@ fn after_a_signal_open_files_work_until_they_are_closed() {
     let pid = d.pid();
     d.signal(rustix::process::Signal::TERM);
     wait_until("the unmount", || !mount::is_mounted(&d.dir));
-    // Who has it is said, and what to do.
+    // The message names the holder and a remedy.
     let server = format!("process {pid}");
     let words = [
         &server,
@@ -229,7 +230,7 @@ fn a_mount_is_found_by_its_volume() {
         json(&["stat", d.image()])["pid"],
         json(&["stat", d.dir()])["pid"]
     );
-    // By another name of it.
+    // By another path of the image.
     let link = d.dir.parent().unwrap().join("link.img");
     std::fs::hard_link(d.image.path(), &link)
         .or_else(|_| std::os::unix::fs::symlink(d.image.path(), &link))
@@ -238,7 +239,7 @@ fn a_mount_is_found_by_its_volume() {
     assert!(!mount::is_mounted(&d.dir));
     d.image.e2fsck_fn().unwrap();
     fails(&["umount", d.image()], 3, &["is not mounted"]);
-    // By the loop device that was named, or that has its image.
+    // By the loop device, as named or of the same image.
     let attached = LoopDev::attach(d.image.path(), LoopOptions::default()).unwrap();
     let device = attached.path().to_str().unwrap();
     for name in [device, d.image()] {
@@ -277,7 +278,7 @@ fn plain_umount_loses_nothing() {
     let d = Daemon::new("");
     let pid = d.pid();
     std::fs::write(d.file("a"), vec![7u8; 3 << 20]).unwrap();
-    // A child that another test just forked may have its descriptors still.
+    // A child that another test just forked may hold its descriptors.
     stetfs_testkit::mount::umount(&d.dir, Duration::from_secs(2)).unwrap();
     wait_until("the end of the server", || {
         !Path::new(&format!("/proc/{pid}")).exists()
@@ -339,7 +340,7 @@ fn a_remount_does_not_delete_files_that_are_only_held_open() {
     fails(
         &["mount", "-o", "remount,commit=60", "none", d.dir()],
         4,
-        &["no name", "lsof"],
+        &["deleted files", "lsof"],
     );
     let mut text = String::new();
     file.rewind().unwrap();
@@ -419,8 +420,8 @@ fn memory_is_there_before_it_is_needed_and_goes_when_nobody_needs_it() {
     let mut file = std::fs::File::create(d.file("log")).unwrap();
     for _ in 0..200 {
         file.write_all(&[7; 80 << 10]).unwrap();
-        // As programs do that are to wait for no memory; the thread that prepares has to have its
-        // turn.
+        // The thread that prepares memory gets a turn, as when programs run that do not wait for
+        // memory.
         std::thread::sleep(Duration::from_millis(2));
     }
     assert!(memory("regions_prepared") >= 7, "16 MB were written");
@@ -457,7 +458,7 @@ fn mount_as_mount8_calls_its_helper() {
         "rw,noatime,x-systemd.automount,nonsense=1",
     ]);
     assert!(mount::is_mounted(&d.dir));
-    // What mount(8) makes of `mount -o remount,ro DIR`.
+    // The arguments that mount(8) passes for `mount -o remount,ro DIR`.
     run(&[
         d.image(),
         d.dir(),
@@ -466,7 +467,7 @@ fn mount_as_mount8_calls_its_helper() {
     ]);
     assert!(std::fs::create_dir(d.file("x")).is_err());
     ok(&["umount", d.dir()]);
-    // Where only mount.fuse is installed, that runs the program itself.
+    // With only mount.fuse installed, it runs the program itself.
     ok(&[d.image(), d.dir(), "-o", "rw,dev,suid"]);
     assert!(mount::is_mounted(&d.dir));
     ok(&["umount", d.dir()]);
@@ -582,7 +583,7 @@ fn a_device_that_cannot_be_written_is_refused_but_read() {
         let device = LoopDev::attach(d.image.path(), read_only).unwrap();
         let dev = device.path().to_str().unwrap();
         fails(&["recover", dev], 1, &["Read-only"]);
-        // Not replayed, so perhaps inconsistent: only for those who say so.
+        // Without a replay the volume may be inconsistent: the user must ask for it.
         let words = ["journal to be replayed", "norecovery"];
         fails(&["mount", dev, dir], 1, &words);
         fails(&["mount", "-o", "ro", dev, dir], 1, &words);
@@ -613,8 +614,8 @@ fn mbr() -> Vec<u8> {
     disk
 }
 
-/// What is no ext4 volume is told as what it is by every command that opens one, left as it was,
-/// and nobody is told to format it.
+/// Every command that opens a volume says what a source is that is not ext4, leaves it unchanged,
+/// and does not advise to format it.
 #[test]
 fn other_file_systems_and_files_are_named_and_left_alone() {
     let scratch = Scratch::new("foreign").unwrap();
@@ -676,14 +677,18 @@ fn other_file_systems_and_files_are_named_and_left_alone() {
             &["dump", "journal", &file],
             &["quota", &file],
         ] {
-            fails(command, 5, &["no ext4 volume", words]);
+            fails(command, 5, &["not an ext4 volume", words]);
             let said = cmd::said(&stetfs(command));
             assert!(!said.contains("mke2fs") && !said.contains("mkfs"), "{said}");
         }
         assert!(std::fs::read(&file).unwrap() == before, "{file}");
     }
     let zeroes = write("zeroes", &[0; 1 << 20]);
-    fails(&["info", &zeroes], 5, &["begins with zeroes", "mke2fs"]);
+    fails(
+        &["info", &zeroes],
+        5,
+        &["begins with zeroes", "stetfs mkfs"],
+    );
     assert!(!mount::is_mounted(Path::new(dir)));
 }
 
@@ -726,7 +731,7 @@ fn every_answer_is_an_object_of_json_if_asked_for() {
     assert_eq!(text(&down["volume"]), d.image());
     d.image.e2fsck_fn().unwrap();
 
-    // Mistakes in the arguments, too.
+    // Mistakes in the arguments are reported as JSON, too.
     for wrong in [&["unmount"][..], &["mount"], &["mount", "--journal", "a"]] {
         let (code, said) = crate::common::daemon::answer(wrong);
         assert_eq!(code, 1, "{wrong:?}");
@@ -734,7 +739,7 @@ fn every_answer_is_an_object_of_json_if_asked_for() {
         assert!(!text(&said["error"]["hint"]).is_empty(), "{wrong:?}");
     }
 
-    // In the foreground it is one object as well, at the end.
+    // In the foreground the answer is one object as well, at the end.
     let mut server = Command::new(BINARY);
     server.args(["--json", "mount", "-f", d.image(), d.dir()]);
     let server = server.stdout(std::process::Stdio::piped()).spawn().unwrap();
@@ -769,7 +774,7 @@ fn options_that_contradict_each_other_are_warned_of() {
     }
 }
 
-/// What `advise` has to say of a volume: each text, and the command with it.
+/// The hints of `advise`: each text with its command.
 fn hints(args: &[&str]) -> Vec<(String, Option<String>)> {
     let advice = json(&[&["advise"], args].concat());
     let hints = advice["hints"].as_array().unwrap().iter();
@@ -779,7 +784,7 @@ fn hints(args: &[&str]) -> Vec<(String, Option<String>)> {
         .collect()
 }
 
-/// What advice tells to run works, and then there is less of it.
+/// The commands that `advise` gives work, and afterwards it has fewer hints.
 #[test]
 fn what_advise_says_helps() {
     let mkfs = Mkfs::new()
@@ -803,7 +808,7 @@ fn what_advise_says_helps() {
     image.e2fsck_fn().unwrap();
 }
 
-/// Where data can go through a journal, and where SQLite has no atomic writes so far.
+/// Atomic writes are offered if data can go through the journal and SQLite does not have them yet.
 #[test]
 fn advise_offers_atomic_writes_to_sqlite() {
     let or = |at: &str| json(&["advise", "--for", "sqlite", at])["or"].clone();
@@ -822,7 +827,7 @@ fn advise_offers_atomic_writes_to_sqlite() {
     let text = ok(&["advise", "--for", "sqlite", d.image()]);
     assert!(text.contains("or with        -o journal=ldj,atomic") && text.contains(&most));
 
-    // A mount that has what is told is told no more.
+    // A mount with the recommended options gets no further hint.
     d.mount(said["options"].as_str().unwrap());
     assert!(or(d.dir()).is_null());
     let shown = json(&["stat", d.dir()])["connection"]["mount_options"].clone();

@@ -1,5 +1,5 @@
-//! The connection to the kernel: what is agreed on and shown, io_uring's switch, processors kept
-//! awake, `noxattr`.
+//! Tests of the connection to the kernel: the negotiated options and how they are shown, the switch
+//! of io_uring, keeping processors awake, `noxattr`.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -23,7 +23,7 @@ fn connection(d: &Daemon) -> Value {
     json(&["stat", d.dir()])["connection"].take()
 }
 
-/// Held by tests that look at the switch, or leave it on: it is the whole machine's.
+/// Held by tests that look at the switch or leave it on, because it belongs to the whole machine.
 static OF_THE_MACHINE: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
@@ -32,8 +32,8 @@ fn alone() -> MutexGuard<'static, ()> {
         .unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The switch as it is, under its lock: while a mount holds that, it is on. None: this kernel has
-/// none.
+/// The state of the switch, read under its lock: a mount that holds the lock has it on. `None` if
+/// this kernel has no switch.
 fn switch() -> Option<String> {
     let before = std::fs::read_to_string(SWITCH).ok()?;
     let Ok(lock) = File::open(SWITCH_LOCK) else {
@@ -43,15 +43,15 @@ fn switch() -> Option<String> {
     std::fs::read_to_string(SWITCH).ok()
 }
 
-/// What the kernel keeps to: how long waking may take, µs. Only while it is open with a value of
-/// its own does it differ.
+/// The wake-up latency that the kernel keeps to, µs. It differs from the default only while the
+/// file is open with a value.
 fn allowed_latency() -> i32 {
     let mut bytes = [0; 4];
     File::open(LATENCY).unwrap().read_exact(&mut bytes).unwrap();
     i32::from_ne_bytes(bytes)
 }
 
-/// Requests one after the other until it is told to end.
+/// Sends requests one after the other until `end` is set.
 fn busy(dir: &Path, end: &AtomicBool) {
     let (a, b) = (dir.join("a"), dir.join("b"));
     File::create(&a).unwrap();
@@ -136,7 +136,8 @@ fn many_mounts_at_once_leave_the_switch_as_it_was() {
     }
 }
 
-/// At any moment of the mount: the next one puts the switch back, if this did not.
+/// The server is killed at any moment of the mount: if it did not put the switch back, the next
+/// server does.
 #[test]
 fn a_server_killed_while_it_mounts_leaves_the_switch_to_the_next() {
     let _alone = alone();
@@ -163,12 +164,12 @@ fn a_server_killed_while_it_mounts_leaves_the_switch_to_the_next() {
     ok(&["umount", next.dir()]);
 }
 
-/// What a kill between the two leaves, made by hand.
+/// The state that a kill between the two steps leaves, made by hand.
 #[test]
 fn a_switch_that_was_left_on_is_put_back() {
     let _alone = alone();
     if switch().is_none_or(|now| now.trim() != "N") {
-        // Nothing can be left on.
+        // The switch cannot be left on.
         return;
     }
     let d = Daemon::new("");
@@ -198,7 +199,7 @@ fn processors_are_kept_awake_during_bursts_only() {
         wait_until("that is shown", || state("held_now") == true);
         let several = std::thread::available_parallelism().unwrap().get() > 1;
         if several && connection(&d)["transport"] == "io_uring" {
-            // One client asks one thread, again and again.
+            // One client sends requests to one thread, again and again.
             wait_until("a thread looks for the next request", || {
                 state("looked_ms").as_u64().unwrap() > 0
             });
@@ -219,7 +220,7 @@ fn processors_are_kept_awake_during_bursts_only() {
         held,
         "nothing is done, nothing is held"
     );
-    // Other tests may hold it meanwhile, but not for ever.
+    // Other tests may hold it for a while.
     wait_until("the processors may sleep again", || allowed_latency() != 0);
     ok(&["umount", d.dir()]);
 }
@@ -283,7 +284,7 @@ fn without_xattrs_nothing_of_them_is_seen_and_nothing_is_lost() {
         "setfattr -x user.kept program",
         "setfattr -n system.posix_acl_access -v 0x02000000 shared",
     ] {
-        // Twice: what the kernel was told, and what it remembers.
+        // Twice: first the kernel asks the server, then it remembers the answer.
         for _ in 0..2 {
             let said = sh(refused).unwrap_err();
             assert!(said.contains("not supported"), "{refused}: {said}");
@@ -291,7 +292,7 @@ fn without_xattrs_nothing_of_them_is_seen_and_nothing_is_lost() {
     }
     let list = sh("getfattr -m - -d program 2>&1 || true").unwrap();
     assert!(!list.contains("kept"), "{list}");
-    // What is made gets what its directory gives to all, whatever the umask.
+    // New files inherit the default ACL of the directory, whatever the umask.
     sh("umask 077; echo x >dir/new; mkdir dir/sub; echo more >>written; fallocate -l 1M longer; chmod 640 shared").unwrap();
     let mode = |name: &str| d.file(name).metadata().unwrap().permissions().mode() & 0o777;
     assert_eq!(mode("dir/new"), 0o660);

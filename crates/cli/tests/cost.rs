@@ -1,5 +1,5 @@
-//! A volume costs no more than it holds: what commands take of memory and time for images of up to
-//! 16 MiB that claim far more.
+//! Tests of the cost of commands: their memory and time for images of up to 16 MiB that claim far
+//! more.
 use std::fs::File;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -9,17 +9,17 @@ use crate::common::daemon::{BINARY, Daemon, stetfs};
 use stetfs_fuzzing::costly::{ALL, taken};
 use stetfs_testkit::{Image, Scratch, cmd};
 
-/// Bytes of the largest image on its disk.
+/// Largest size of an image on disk, bytes.
 const IMAGE: u64 = 16 << 20;
-/// Bytes that a command may take of memory.
+/// Most memory of a command, bytes.
 const MEMORY: u64 = 256 << 20;
-/// Processor time that it may take, of a build with checks: others may keep the machine busy, and
-/// one was seen to be half as fast as another day. What is over takes minutes.
+/// Most processor time of a command in a build with checks. It allows for machines that other
+/// processes keep busy, or that are half as fast on some days. A real excess takes minutes.
 const TIME: Duration = Duration::from_secs(30);
-/// It is stopped after so long.
+/// Time after which a command is stopped.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// What a command took.
+/// The cost of a command.
 struct Cost {
     code: Option<i32>,
     memory: u64,
@@ -58,8 +58,8 @@ fn run(args: &[String], scratch: &Path) -> Cost {
     }
 }
 
-/// The most memory that a process had so far, bytes; none when it has ended, or does not run the
-/// binary yet: until then it is this process whose memory it has, and that makes the volumes.
+/// Peak memory of a process so far, bytes. `None` if it has ended, or does not run the binary yet:
+/// until then its memory is that of the test process, which makes the volumes.
 pub(crate) fn peak(pid: u32) -> Option<u64> {
     let runs = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
     if runs != Path::new(BINARY) {
@@ -71,18 +71,18 @@ pub(crate) fn peak(pid: u32) -> Option<u64> {
     Some(kib << 10)
 }
 
-/// What a process used so far, of all its threads.
+/// The processor time of all threads of a process so far.
 fn processor_time(pid: u32) -> Option<Duration> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // Behind the name, which is in parentheses: utime and stime are the 12th and 13th field, in
-    // hundredths of a second.
+    // After the name, which is in parentheses: utime and stime are fields 12 and 13, in hundredths
+    // of a second.
     let fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11).take(2);
     let ticks = fields.filter_map(|f| f.parse::<u64>().ok()).sum::<u64>();
     Some(Duration::from_millis(10 * ticks))
 }
 
-/// What is run on each volume; what follows `IMAGE` in an argument stays. `TO` is a place for what
-/// is copied.
+/// The commands that run on each volume. `IMAGE` is replaced by the path, and any text behind it
+/// stays; `TO` is a place for copies.
 const COMMANDS: [&[&str]; 9] = [
     &["info", "IMAGE"],
     &["dump", "journal", "IMAGE"],
@@ -95,8 +95,8 @@ const COMMANDS: [&[&str]; 9] = [
     &["recover", "--salvage", "IMAGE"],
 ];
 
-/// Mounts a copy of the volume and walks over it: all names, attributes, and the beginning of a
-/// file. What the server took, if it mounted it.
+/// Mounts a copy of the volume and walks over it: all names, attributes, and the beginning of each
+/// file. Returns the cost of the server if it mounted.
 fn mounted(volume: &Path) -> Option<Cost> {
     let image = Image::sparse(0).unwrap();
     copy(volume, image.path());
@@ -117,7 +117,7 @@ fn mounted(volume: &Path) -> Option<Cost> {
         let mut sh = Command::new("timeout");
         let limit = TIMEOUT.as_secs().to_string();
         sh.args([&limit, "sh", "-c", walk, "sh", daemon.dir()]);
-        // Errors are what is expected.
+        // Errors are expected.
         let _ = sh.stdout(Stdio::null()).stderr(Stdio::null()).status();
     }
     let cost = Cost {
@@ -135,8 +135,8 @@ fn copy(from: &Path, to: &Path) {
     cmd::run(cp.arg("--sparse=always").args([from, to])).unwrap();
 }
 
-/// Runs something, and once more if it took too long: who shares a processor's core, or its host,
-/// counts the same work half as long again at times.
+/// Runs a command, and a second time if it took too long: on a shared core or host the same work
+/// sometimes takes half as long again.
 fn less_of_two(run: impl Fn() -> Option<Cost>) -> Option<Cost> {
     let first = run()?;
     match first.code.is_some() && first.time > TIME {
@@ -147,8 +147,8 @@ fn less_of_two(run: impl Fn() -> Option<Cost>) -> Option<Cost> {
     }
 }
 
-/// Runs all commands on a volume, those that may change it on a copy. Gives what cost too much, and
-/// the most memory.
+/// Runs all commands on a volume; those that may change it run on a copy. Returns the excesses, and
+/// the peak memory.
 fn try_volume(kind: &str, name: &str, make: fn(&Path)) -> (Vec<String>, u64) {
     let scratch = Scratch::new("cost").unwrap();
     let (volume, copy) = (scratch.path().join("image"), scratch.path().join("copy"));
@@ -156,15 +156,15 @@ fn try_volume(kind: &str, name: &str, make: fn(&Path)) -> (Vec<String>, u64) {
     assert!(taken(&volume) <= IMAGE, "{name}: {} bytes", taken(&volume));
     let (mut over, mut most, mut costs) = (Vec::new(), 0, Vec::new());
     let wanted = |args: &&&[&str]| match kind {
-        // What is to be done when a volume is opened is the same whatever it is opened for, and
-        // where nothing is damaged nothing is salvaged.
+        // Opening a volume does the same work for every command, and without damage there is
+        // nothing to salvage.
         "logs" | "fast commits" | "records" | "orphans" => {
             let salvages = args.contains(&"--salvage");
             let damaged = ["logs", "records"].contains(&kind);
             let recovers = args.contains(&"recover") && (damaged || !salvages);
             recovers || args.contains(&"info") || args.contains(&"dump")
         }
-        // All that a hole reads as is what whoever says `cat` wants.
+        // A user of `cat` asks for all the zeroes of a hole.
         _ => !args.contains(&"cat") || !name.contains("holes"),
     };
     let to = scratch.path().join("to");
@@ -206,7 +206,7 @@ fn try_volume(kind: &str, name: &str, make: fn(&Path)) -> (Vec<String>, u64) {
     (over, most)
 }
 
-/// All volumes of a kind; those that `STETFS_IMAGE` names part of, if it is set.
+/// Tries all volumes of a kind; with `STETFS_IMAGE` those whose name contains it.
 fn try_all(kind: &str) {
     let only = std::env::var("STETFS_IMAGE").ok();
     let (mut over, mut most) = (Vec::new(), 0);
@@ -218,7 +218,7 @@ fn try_all(kind: &str) {
             most = most.max(memory);
         }
     }
-    // Whoever looks at nothing finds nothing.
+    // The measurement itself works: some command took memory.
     assert!(most > 8 << 20 || only.is_some(), "{most} bytes at most");
     assert!(over.is_empty(), "{}", over.join("\n"));
 }
@@ -243,7 +243,7 @@ fn no_orphan_costs_more_than_it_holds() {
     try_all("orphans");
 }
 
-/// A hundred are looked at; the rest is left to e2fsck, as each of them may cost much.
+/// A hundred damaged orphans are examined; the rest is left to e2fsck, because each may cost much.
 #[test]
 fn of_damaged_orphans_few_are_looked_at() {
     let all = ALL.iter().flat_map(|(_, volumes)| *volumes);

@@ -1,8 +1,7 @@
-//! What each call that promises durability makes durable: the server is killed right after it
-//! returned.
+//! Tests of each call that promises durability: the server is killed right after the call returned.
 //!
 //! Each case is one that a user-space ext4 got wrong: fsync of a directory or of a read-only
-//! descriptor, syncfs, data that nobody synced and that is never written back.
+//! descriptor, syncfs, unsynced data that is never written back.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -16,12 +15,12 @@ use rustix::mm::{MapFlags, MsyncFlags, ProtFlags};
 use stetfs_testkit::sys::Shutdown;
 use stetfs_testkit::{Image, Mkfs, Mounter};
 
-/// Does `work` on a fresh volume, crashes while what it returns is still alive, recovers, and lets
-/// `check` look.
+/// Runs `work` on a fresh volume, crashes while the value it returns is alive, recovers, and runs
+/// `check`.
 fn crash_after<K>(mounter: &Mounter, work: impl FnOnce(&Path) -> K, check: impl FnOnce(&Path)) {
     let image = Image::make(256 << 20, &Mkfs::new()).unwrap();
     let mounted = mounter.mount(image.path()).unwrap();
-    // Something to begin with, durable beyond doubt.
+    // A directory that is durable from the start.
     fs::create_dir(mounted.path().join("dir")).unwrap();
     fs::write(mounted.path().join("old"), [b'o'; 9_000]).unwrap();
     mounted.umount().unwrap();
@@ -76,7 +75,7 @@ fn fdatasync_of_an_overwrite_and_an_append(m: &Mounter) {
                 .unwrap();
             file.write_all_at(b"new", 5_000).unwrap();
             file.sync_data().unwrap();
-            // The size is what it takes to read the data back, so fdatasync covers it.
+            // Reading the data back needs the size, so fdatasync covers it.
             file.write_all_at(&[b'a'; 20_000], 9_000).unwrap();
             file.sync_data().unwrap();
             file
@@ -114,7 +113,7 @@ fn fsync_of_a_directory(m: &Mounter) {
     );
 }
 
-/// SQLite calls it after it has removed its rollback journal.
+/// SQLite calls it after it removed its rollback journal.
 fn fdatasync_of_a_directory(m: &Mounter) {
     crash_after(
         m,
@@ -195,7 +194,7 @@ fn synchronous_writes(m: &Mounter) {
     crash_after(
         m,
         |root| {
-            // Durable files to write to: what is tested is the write, not the name.
+            // The files are durable: the test is of the write, not of the name.
             for name in ["o-sync", "o-dsync", "direct"] {
                 File::create(root.join(name)).unwrap().sync_all().unwrap();
             }
@@ -232,7 +231,7 @@ fn synchronous_writes(m: &Mounter) {
     );
 }
 
-/// Gives `f` one page of page-aligned memory.
+/// Passes one page of page-aligned memory to `f`.
 fn with_page(f: impl FnOnce(&mut [u8])) {
     let mut memory = vec![0u8; 8_192];
     let start = memory.as_ptr().align_offset(4_096);
@@ -279,9 +278,9 @@ fn msync_of_a_mapping(m: &Mounter) {
     );
 }
 
-/// Nobody synced, but the commit interval has passed several times. (The kernel writes data back up
-/// to half a minute later, unless it is journalled; StetFS allocates at write time, so that every
-/// commit brings the data with it.)
+/// Unsynced data after several commit intervals. (The kernel writes data back up to half a minute
+/// later, unless it is journalled; StetFS allocates at write time, so every commit includes the
+/// data.)
 fn what_nobody_synced(m: &Mounter) {
     let mut with_commit = m.clone();
     match &mut with_commit {
@@ -289,7 +288,7 @@ fn what_nobody_synced(m: &Mounter) {
         Mounter::Stetfs { options, .. } if options.is_empty() => *options = "commit=1".into(),
         Mounter::Stetfs { options, .. } => options.push_str(",commit=1"),
     }
-    // Written back in its own time, and files may hold zeroes or nothing until then.
+    // Data is written back at its own time; until then files may hold zeroes or nothing.
     let data_follows =
         matches!(m, Mounter::Stetfs { options, .. } if options.contains("writeback"));
     crash_after(
@@ -314,8 +313,8 @@ fn what_nobody_synced(m: &Mounter) {
     );
 }
 
-/// A file that replaces another by rename, the way editors and package managers do: old or new,
-/// never empty.
+/// A file that replaces another by rename, as editors and package managers do: old or new, never
+/// empty.
 fn replaced_by_rename(m: &Mounter) {
     crash_after(
         m,

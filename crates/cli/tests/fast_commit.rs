@@ -1,5 +1,5 @@
-//! Fast commits of the kernel, replayed by StetFS: what was synced by them is there, also where the
-//! kernel's own replay and e2fsck's leave something out.
+//! Tests of the kernel's fast commits, replayed by StetFS: synced changes are there, also where the
+//! kernel's replay and e2fsck's leave something out.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -13,8 +13,8 @@ use rustix::fs::{AtFlags, CWD, FallocateFlags};
 use serde_json::Value;
 use stetfs_testkit::{Image, Mkfs, tree};
 
-/// A volume with fast commits, worked on by the kernel: first `before`, synced as a whole, then
-/// `work`. Its image as it was then, with what these gave still held open.
+/// A volume with fast commits, used by the kernel: first `before`, synced as a whole, then `work`.
+/// Returns its image at that moment, while the values that both returned are alive.
 fn crashed<T, U>(
     mkfs: &Mkfs,
     before: impl FnOnce(&Path) -> T,
@@ -38,9 +38,9 @@ fn synced(path: &Path, content: &[u8]) -> File {
     file
 }
 
-/// `stetfs recover --json`: what it says of the recovery.
+/// The report of `stetfs recover --json`.
 fn recover(image: &Image) -> Value {
-    let said = Command::new(env!("CARGO_BIN_EXE_stetfs"))
+    let said = Command::new(crate::BINARY)
         .args(["--json", "recover"])
         .arg(image.path())
         .output()
@@ -50,7 +50,7 @@ fn recover(image: &Image) -> Value {
     said["recovery"].clone()
 }
 
-/// Recovers a copy, and lets `look` see it through the kernel, which has nothing left to do.
+/// Recovers a copy, and passes it to `look` through the kernel, which has nothing left to replay.
 fn after_recovery(image: &Image, look: impl FnOnce(&Path)) {
     let copy = image.copy().unwrap();
     let done = recover(&copy);
@@ -61,7 +61,7 @@ fn after_recovery(image: &Image, look: impl FnOnce(&Path)) {
     mounted.umount().unwrap();
 }
 
-/// What the issue was found with: five files, each synced, are there, as after the kernel's own
+/// The case of the original issue: five files, each synced, are there, as after the kernel's own
 /// replay; a mount does the same.
 #[test]
 fn synced_files_come_back() {
@@ -85,7 +85,7 @@ fn synced_files_come_back() {
         recover(&ours);
         kernel().recover(theirs.path()).unwrap();
         let of = |image: &Image| capture_image(&kernel_read_only(), image.path());
-        // When names came is not logged.
+        // The creation times of names are not logged.
         let mut differences = tree::diff(&of(&ours), &of(&theirs));
         differences.retain(|line| !line.starts_with("(root): "));
         assert_no_differences("recovered by the kernel", &differences);
@@ -98,7 +98,7 @@ fn synced_files_come_back() {
     }
 }
 
-/// Names that come, go, move and are replaced, in one transaction (fast.F1, fast.F4).
+/// Names that are created, removed, moved and replaced in one transaction (fast.F1, fast.F4).
 #[test]
 fn names_are_as_they_were() {
     let before = |root: &Path| {
@@ -151,7 +151,8 @@ fn names_are_as_they_were() {
     });
 }
 
-/// What the kernel's own replay leaves out (Linux 6.18): files that began without a name (fast.F3).
+/// Files that were created without a name, which the kernel's own replay (Linux 6.18) leaves out
+/// (fast.F3).
 #[test]
 fn files_that_began_without_a_name_are_there() {
     let tmpfile = |root: &Path| {
@@ -188,8 +189,8 @@ fn files_that_began_without_a_name_are_there() {
     });
 }
 
-/// Ranges: written, cut, punched, allocated and not written, by extents and by block maps;
-/// attributes; inline data. (fast.F2)
+/// Ranges: written, truncated, punched, preallocated, by extents and by block maps; attributes;
+/// inline data. (fast.F2)
 #[test]
 fn blocks_and_attributes_are_as_they_were() {
     let kinds = [

@@ -1,4 +1,4 @@
-//! `stetfs ls`, `cat`, `mkdir`, `rm`, `cp` and `tar`: beside the kernel and GNU tar.
+//! Tests of `stetfs ls`, `cat`, `mkdir`, `rm`, `cp` and `tar`, beside the kernel and GNU tar.
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
@@ -47,13 +47,13 @@ fn same(a: &Tree, b: &Tree) {
     assert!(differences.is_empty(), "{differences:#?}");
 }
 
-/// An image that has one of everything.
+/// An image with a file of each kind.
 fn everything(plan: &Plan) -> (Image, Tree) {
     let image = image();
     let mounted = kernel(&image);
     plan.populate(mounted.path()).unwrap();
     mounted.umount().unwrap();
-    // Mounted anew: to the kernel what it has in memory of preallocated space is data.
+    // Mounted anew: preallocated space in the kernel's cache counts as data.
     let tree = captured(&image);
     (image, tree)
 }
@@ -90,7 +90,7 @@ fn a_tree_that_is_copied_in_out_and_across_stays_the_same() {
     mounted.umount().unwrap();
 }
 
-/// `stetfs cp disk.img:/file /dev/null` is to make no file of /dev/null.
+/// `stetfs cp disk.img:/file /dev/null` does not replace /dev/null by a file.
 #[test]
 fn devices_pipes_and_named_links_are_not_replaced_by_files() {
     let image = image();
@@ -120,7 +120,7 @@ fn devices_pipes_and_named_links_are_not_replaced_by_files() {
         );
         assert_eq!(std::fs::symlink_metadata(&to).unwrap().file_type(), before);
     }
-    // A tree is copied over what was copied before.
+    // A tree is copied over its earlier copy.
     ok(&["cp", "-a", text(&place("link")), &at(&image, "/link")]);
     ok(&["cp", "-a", text(&place("link")), &at(&image, "/link")]);
     ok(&["cp", &at(&image, "/."), text(&place("dir"))]);
@@ -148,7 +148,7 @@ fn who_reads_no_more_ends_no_command_with_a_panic() {
         assert!(done.status.success(), "{args:?}: {}", cmd::said(&done));
         assert_eq!(done.stderr, b"", "{args:?}");
     }
-    // What nobody can have is an error.
+    // Output that cannot be written is an error.
     let full = std::fs::File::options()
         .write(true)
         .open("/dev/full")
@@ -162,7 +162,7 @@ fn who_reads_no_more_ends_no_command_with_a_panic() {
 fn pipe(from: &mut Command, to: &mut Command) {
     let mut source = from.stdout(Stdio::piped()).spawn().unwrap();
     let status = to.stdin(source.stdout.take().unwrap()).status().unwrap();
-    // Else who writes would wait for ever, should nobody have read to the end.
+    // Closed, lest the writer wait forever for a reader that did not read to the end.
     to.stdin(Stdio::null());
     let written = source.wait().unwrap();
     assert!(status.success() && written.success());
@@ -170,7 +170,7 @@ fn pipe(from: &mut Command, to: &mut Command) {
 
 #[test]
 fn archives_are_those_of_gnu_tar_both_ways() {
-    // All of it goes through in copying/round.rs; here the old formats are.
+    // The whole tree is tested in copying/round.rs; the old formats are tested here.
     let plan = Plan::small(2)
         .without(Section::Acls)
         .without(Section::Flags)
@@ -184,7 +184,7 @@ fn archives_are_those_of_gnu_tar_both_ways() {
     }
     mounted.umount().unwrap();
     let mut tree = captured(&source);
-    // Nobody packs sockets.
+    // No archive format packs sockets.
     tree.entries.retain(|_, e| e.kind != tree::Kind::Socket);
     let scratch = Scratch::new("tar").unwrap();
     let archive = scratch.path().join("archive");
@@ -224,7 +224,7 @@ fn archives_are_those_of_gnu_tar_both_ways() {
     let plain = |tree: &Tree| {
         let mut tree = tree.clone();
         for entry in tree.entries.values_mut() {
-            // This format has neither attributes nor parts of seconds, and GNU tar packs a pipe
+            // This format has neither attributes nor fractions of seconds, and GNU tar packs a pipe
             // once for each name.
             entry.xattrs.clear();
             entry.mtime = entry.mtime.map(|t| tree::Time(t.0, 0));
@@ -238,7 +238,7 @@ fn archives_are_those_of_gnu_tar_both_ways() {
     };
     same(&plain(&tree), &plain(&captured(&again)));
 
-    // Our own, with its holes.
+    // StetFS's own archive, with holes.
     let own = image();
     pipe(
         Command::new(BINARY).args(["tar", "-c", &at(&source, "/")]),
@@ -289,7 +289,7 @@ fn layers_hide_what_was_there_before_them() {
         (&upper, &["--whiteouts", "--owner", "7:8"][..]),
     ] {
         let root = at(&image, "/root");
-        // What is new in the directory comes before the whiteout there.
+        // The new files of a directory come before its whiteout.
         pipe(
             Command::new("tar")
                 .arg("--sort=name")
@@ -428,7 +428,7 @@ fn files_are_listed_printed_made_and_removed() {
     fails(
         &["cat", "plain"],
         1,
-        &["names no place in a volume", "IMAGE:/PATH"],
+        &["does not name a place in a volume", "IMAGE:/PATH"],
     );
     fails(&["ls", "/no/such/image:/"], 3, &["/no/such/image"]);
     image.e2fsck_fn().unwrap();
@@ -487,7 +487,7 @@ fn copies_go_where_those_of_cp_go_and_replace_what_is_there() {
     );
     ok(&["rm", "-r", &place("/new/sub/new")]);
 
-    // One of two names is replaced, the other stays.
+    // The first of two names is replaced, the other stays.
     fs::write(scratch.path().join("other"), "two").unwrap();
     ok(&[
         "cp",

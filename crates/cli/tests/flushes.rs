@@ -1,8 +1,9 @@
-//! How many flushes reach the device for what programs sync, beside the kernel's ext4.
+//! Tests of the number of device flushes for the syncs of programs, compared with the kernel's
+//! ext4.
 //!
-//! A flush is what a sync waits for on a disk. Each case counts those of several rounds on a loop
-//! device of its own: that has no forced unit access, so a commit block takes one, too, as the
-//! kernel's does.
+//! A sync on a disk waits mostly for flushes. Each case counts the flushes of several rounds on a
+//! loop device of its own. The device has no forced unit access, so a commit block takes a flush,
+//! too, as the kernel's does.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -14,11 +15,11 @@ use crate::common::stetfs_with;
 use stetfs_testkit::{Attach, Image, Mkfs, Mounted, Mounter};
 
 const ROUNDS: u64 = 6;
-/// Runs of each, at most.
+/// Most runs of each case.
 const RUNS: usize = 3;
 const PAGE: usize = 4096;
 
-/// A mounted volume that nothing commits but who syncs.
+/// A mounted volume without commits other than those of syncs.
 struct Volume {
     mounted: Mounted,
     _image: Image,
@@ -52,7 +53,7 @@ impl Volume {
         field.parse().unwrap()
     }
 
-    /// Flushes of each round, after one that is not counted.
+    /// Flushes per round, after one round that is not counted.
     fn each(&self, mut round: impl FnMut(u64)) -> f64 {
         self.sync();
         round(0);
@@ -62,15 +63,15 @@ impl Volume {
     }
 }
 
-/// The same for the kernel and the presets.
+/// Compares the counts for the kernel and the presets with the expected ones.
 #[track_caller]
 fn counts(case: &dyn Fn(&Volume) -> f64, expected: [f64; 4]) {
     let mounter = |at: usize| match ["ordered", "data", "ijournal"].get(at.wrapping_sub(1)) {
         Some(journal) => stetfs_with(&format!("journal={journal},commit=300")),
         None => Mounter::ext4("commit=300"),
     };
-    // Who syncs all of the machine meanwhile, or a second that begins between two syncs, adds some:
-    // the fewest of a few runs count.
+    // Another sync of the whole machine, or a clock tick between two syncs, adds flushes: the
+    // lowest count of a few runs is used.
     let mut found = [f64::INFINITY; 4];
     for _ in 0..RUNS {
         for (at, found) in found.iter_mut().enumerate() {
@@ -88,7 +89,7 @@ fn open(path: &Path) -> File {
     how.open(path).unwrap()
 }
 
-/// What a file is stamped with changes at most at each tick of the kernel's clock.
+/// Waits for a tick of the kernel's clock: the time stamps of files change at most once per tick.
 fn tick() {
     std::thread::sleep(Duration::from_millis(12));
 }
@@ -139,7 +140,7 @@ fn data_over_old_data() {
     counts(&all, [2.0, 2.0, 2.0, 1.0]);
 }
 
-/// What is durable already takes none.
+/// A sync of durable data takes no flush.
 #[test]
 fn nothing_new() {
     counts(
@@ -154,7 +155,7 @@ fn nothing_new() {
     );
 }
 
-/// SQLite's rollback journal, until the database is written (strace of 3.46, `synchronous=FULL`).
+/// SQLite's rollback journal, up to the write of the database (strace of 3.46, `synchronous=FULL`).
 fn journal_and_write(volume: &Volume, journal: &File, database: &File, i: u64) {
     write(journal, 0, 512);
     for (at, len) in [(512, 4), (516, PAGE), (4612, 4), (4616, 4), (4620, PAGE)] {
@@ -207,7 +208,7 @@ fn sqlite_keeps_its_journal() {
         write(journal, 0, 28);
         journal.sync_data().unwrap();
     };
-    // The kernel's sync of the directory commits whatever changed, here the times of the journal.
+    // The kernel's sync of the directory commits all changes, here the times of the journal.
     counts(&|v| sqlite(v, &persist), [6.0, 4.0, 8.0, 4.0]);
 }
 
@@ -229,7 +230,7 @@ fn sqlite_appends_to_its_log() {
     );
 }
 
-/// Each of two threads appends and syncs, in step. One flush, or one pair, is to do for both.
+/// Two threads append and sync, in step. One flush, or one pair, serves both.
 #[test]
 fn two_threads_in_step() {
     let each = |mounter: Mounter| {
@@ -252,8 +253,8 @@ fn two_threads_in_step() {
         }) / 100.0
     };
     let kernels = each(Mounter::ext4("commit=300"));
-    // Beside other work the threads are not in step, which costs flushes and never saves any: the
-    // least of some rounds says what they share.
+    // Under other load the threads are not in step, which only adds flushes: the lowest count of
+    // some rounds shows the sharing.
     let mut ours = f64::MAX;
     for _ in 0..3 {
         ours = ours.min(each(stetfs_with("journal=ordered,commit=300")));

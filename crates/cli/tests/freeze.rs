@@ -1,4 +1,4 @@
-//! `stetfs freeze` and `stetfs thaw`: changes wait, reads do not, and what is on the device is a
+//! Tests of `stetfs freeze` and `stetfs thaw`: changes wait, reads do not, and the device holds a
 //! volume as after an unmount.
 
 use std::fs::File;
@@ -13,10 +13,10 @@ use crate::common::kernel_read_only;
 use rustix::process::Signal;
 use stetfs_testkit::{Image, Mkfs, mount, wait_until};
 
-/// More than there are threads that serve.
+/// Number of writers, more than the server has threads.
 const WRITERS: u64 = 24;
 
-/// Reads a byte past the page cache, which would answer without asking.
+/// Reads a byte directly, because the page cache would answer without a request.
 fn read(path: &Path) -> u8 {
     let file = File::open(path).unwrap();
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
@@ -25,7 +25,7 @@ fn read(path: &Path) -> u8 {
     byte[0]
 }
 
-/// Opens a file for each writer; after it is told to go each writes to its own.
+/// Opens a file for each writer; when started, each writes to its own.
 struct Writers(Vec<File>);
 
 impl Writers {
@@ -47,7 +47,7 @@ impl Writers {
     }
 }
 
-/// Thaws a volume that a test leaves frozen because it fails: else its writers could not end.
+/// Thaws a volume that a failed test leaves frozen, so that its writers can end.
 struct Frozen<'a>(&'a Daemon);
 
 impl Drop for Frozen<'_> {
@@ -61,7 +61,7 @@ fn freeze(d: &Daemon) -> Frozen<'_> {
     Frozen(d)
 }
 
-/// Waits until all writers wait. Meanwhile reads go on.
+/// Waits until all writers wait. Reads work meanwhile.
 fn all_wait(d: &Daemon) {
     wait_until("that all writers wait", || {
         read(&d.file("read"));
@@ -69,8 +69,8 @@ fn all_wait(d: &Daemon) {
     });
 }
 
-/// Of the image as it is now: e2fsck finds nothing to do, and the kernel mounts it without writing
-/// to it. Gives its bytes.
+/// Checks the image as it is now: e2fsck finds nothing to do, and the kernel mounts it without
+/// writing to it. Returns its bytes.
 fn judge(d: &Daemon) -> Vec<u8> {
     let copy = d.image.copy().unwrap();
     copy.e2fsck_fn().unwrap();
@@ -85,7 +85,7 @@ fn judge(d: &Daemon) -> Vec<u8> {
     std::fs::read(copy.path()).unwrap()
 }
 
-/// Since when it is frozen is a number for programs, and a date for people.
+/// The time of the freeze is a number for programs, and a date for people.
 fn assert_since(d: &Daemon) {
     let since = json(&["stat", d.dir()])["frozen"]["since"]
         .as_u64()
@@ -117,7 +117,7 @@ fn freezes(options: &str) {
     let before = judge(&d);
     let writers = writers.go();
     all_wait(&d);
-    // Reads go on, and so do syncs of what is home.
+    // Reads work, and so do syncs of data that is written back.
     assert_eq!(read(&d.file("read")), 7);
     assert_eq!(std::fs::read_dir(d.file("dir")).unwrap().count(), 0);
     File::open(d.file("read")).unwrap().sync_all().unwrap();
@@ -137,7 +137,7 @@ fn freezes(options: &str) {
     }
     assert!(json(&["stat", d.dir()])["frozen"].is_null());
     fails(&["thaw", d.dir()], 1, &["not frozen"]);
-    // The journal goes on: what is synced now survives a crash.
+    // The journal works: data synced now survives a crash.
     for i in 0..WRITERS {
         File::open(d.file(&format!("writer-{i}")))
             .unwrap()
@@ -227,7 +227,7 @@ fn a_server_that_is_killed_leaves_a_clean_volume() {
     for writer in writers {
         writer.join().unwrap().unwrap_err();
     }
-    // There is nothing that could be lost.
+    // Nothing can be lost.
     ok(&["umount", d.dir()]);
     judge(&d);
     d.mount("");
@@ -243,7 +243,7 @@ fn an_unmount_thaws() {
     ok(&["freeze", d.dir()]);
     ok(&["umount", d.dir()]);
     d.image.e2fsck_fn().unwrap();
-    // Those that leave nobody who could thaw it.
+    // A lazy unmount and a signal thaw the volume, because nobody could thaw it afterwards.
     for lazy in [true, false] {
         d.mount("");
         let writers = Writers::new(&d);
@@ -299,7 +299,7 @@ fn files_without_a_name_stay() {
             assert!(before == std::fs::read(d.image.path()).unwrap());
             ok(&["thaw", d.dir()]);
         } else {
-            // What a copy would be: it is deleted when that is opened.
+            // The state of a copy: the file is deleted when the copy is opened.
             ok(&["thaw", d.dir()]);
             drop(file);
         }
@@ -317,7 +317,7 @@ fn access_times_stay() {
     let before = std::fs::read(d.image.path()).unwrap();
     read(&d.file("file"));
     rustix::fs::syncfs(File::open(&d.dir).unwrap()).unwrap();
-    // Longer than a commit would take.
+    // Longer than the commit interval.
     std::thread::sleep(std::time::Duration::from_secs(6));
     assert!(before == std::fs::read(d.image.path()).unwrap());
     ok(&["umount", d.dir()]);

@@ -1,6 +1,6 @@
-//! fsx: random reads, writes, truncations, mmaps, punches on one file, every read compared.
+//! fsx: random reads, writes, truncations, mmaps and punches on one file, with every read compared.
 //!
-//! `STETFS_FSX_OPS` sets the operations a file, `STETFS_FSX_SEED` repeats a run.
+//! `STETFS_FSX_OPS` sets the number of operations per file, `STETFS_FSX_SEED` repeats a run.
 
 use std::process::{Command, Stdio};
 
@@ -30,7 +30,7 @@ posix_fadvise = 2
 copy_file_range = 5
 ";
 
-/// Small writes, so that block boundaries and merging extents are met often.
+/// Small writes, so that block boundaries and the merging of extents are frequent.
 const SMALL: &str = "
 flen = 262144
 [opsize]
@@ -50,7 +50,7 @@ punch_hole = 8
 copy_file_range = 5
 ";
 
-/// Two files at a time, so that their blocks interleave and requests are served side by side.
+/// Two files at a time, so that their blocks interleave and requests are served in parallel.
 fn exercise(mounter: &Mounter, mkfs: &Mkfs, config: &str, seed: u64, operations: u64) {
     let fsx = tools::cargo_tool("fsx", "0.3.2").unwrap();
     let image = Image::make(256 << 20, mkfs).unwrap();
@@ -97,7 +97,7 @@ fn exercise(mounter: &Mounter, mkfs: &Mkfs, config: &str, seed: u64, operations:
     image.e2fsck_fn().unwrap();
 }
 
-/// Operations on a preset, 16,000 if nobody says how many.
+/// Runs operations on a preset, 16,000 by default.
 fn full_length(preset: &str) {
     exercise(
         &stetfs_with(&format!("journal={preset}")),
@@ -134,7 +134,7 @@ fn stetfs_small_blocks() {
     );
 }
 
-/// The test itself.
+/// Proves the test itself on the kernel's ext4.
 #[test]
 fn harness_kernel() {
     exercise(&kernel(), &Mkfs::new(), MIXED, 1, 3_000);

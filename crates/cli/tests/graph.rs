@@ -1,4 +1,4 @@
-//! `stetfs dump journal --graph`: the journals of volumes as pictures.
+//! Tests of `stetfs dump journal --graph`: the journals of volumes as pictures.
 use std::fs;
 
 use crate::common::daemon::{fails, json, ok};
@@ -6,7 +6,7 @@ use serde_json::Value;
 use stetfs::{MountOptions, Volume};
 use stetfs_testkit::{Image, Mkfs, Scratch};
 
-/// The image as a crash leaves it, after work by two processors that shared a directory, synced
+/// The image as a crash leaves it, after two processors worked in a shared directory and synced
 /// twice.
 fn crashed(journal: &str, options: &[(&str, &str)]) -> Image {
     let image = Image::make(64 << 20, &Mkfs::new()).unwrap();
@@ -48,7 +48,7 @@ fn records(image: &Image) -> Vec<Value> {
     lines.map(|l| serde_json::from_str(l).unwrap()).collect()
 }
 
-/// What the graph says of itself, and the picture.
+/// The summary of the graph, and the picture.
 fn graph(image: &Image) -> (Value, String) {
     let scratch = Scratch::new("graph").unwrap();
     let file = scratch.path().join("journal.svg");
@@ -60,7 +60,7 @@ fn graph(image: &Image) -> (Value, String) {
     (said, svg)
 }
 
-/// Takes the newest frame of a lane out of the log.
+/// Removes the newest frame of a lane from the log.
 fn lose_newest(image: &Image, lane: u16) {
     let mut bytes = fs::read(image.path()).unwrap();
     let block = 1024;
@@ -73,8 +73,8 @@ fn lose_newest(image: &Image, lane: u16) {
     fs::write(image.path(), bytes).unwrap();
 }
 
-/// Two lanes that share a directory commit together; where the crash took one of them, recovery
-/// drops the other, and so say the records and the picture.
+/// Two lanes that share a directory commit together. If the crash loses one of the frames, recovery
+/// drops the other; the records and the picture say so.
 #[test]
 fn what_recovery_drops_is_marked() {
     let image = crashed("zjournal", &[("lanes", "2")]);
@@ -108,7 +108,7 @@ fn what_recovery_drops_is_marked() {
     }
     assert!(svg.contains("<line class=\"needs-dropped\""), "{svg}");
     let told = ok(&["dump", "journal", path(&image)]);
-    assert!(told.contains("DROPPED, for 1:"), "{told}");
+    assert!(told.contains("DROPPED: depends on 1:"), "{told}");
     let home: u64 = after.iter().map(|f| f["home"].as_u64().unwrap()).sum();
     assert_eq!(cut["home"], home);
     let recovered = json(&["recover", path(&image)]);
@@ -130,7 +130,7 @@ fn every_journal_has_a_picture() {
     let recovery = &recovered["recovery"];
     assert_eq!(said["transactions"], recovery["transactions"]);
     assert_eq!(said["home"], recovery["blocks"]);
-    // Now it is empty.
+    // The log is empty now.
     let (said, svg) = graph(&image);
     assert_eq!(said["transactions"], 0);
     assert!(svg.contains(">empty<"), "{svg}");
@@ -154,7 +154,7 @@ fn the_picture_is_not_written_over_the_volume() {
     let image = Image::make(64 << 20, &Mkfs::new()).unwrap();
     let before = fs::read(image.path()).unwrap();
     let volume = path(&image);
-    let words = ["is no place for a picture", "--graph"];
+    let words = ["the picture cannot be written there", "--graph"];
     fails(&["dump", "journal", "--graph", volume, volume], 1, &words);
     let scratch = Scratch::new("graph").unwrap();
     let link = scratch.path().join("link");

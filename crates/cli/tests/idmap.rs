@@ -1,4 +1,5 @@
-//! Idmapped mounts: whose a file is differs between the volume and what a mount of it shows.
+//! Tests of idmapped mounts: the owner of a file on the volume differs from the one that a mount
+//! shows.
 use std::fs::File;
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,7 +11,7 @@ use crate::common::daemon::{Daemon, ok};
 use rustix::mount::{MoveMountFlags, OpenTreeFlags};
 use stetfs_testkit::{Image, Mkfs, Scratch, cmd, mount, sys, wait_until};
 
-/// A user namespace whose user and group N is N + 10000 outside, for N below 1000.
+/// A user namespace in which id N, below 1000, is N + 10000 outside, for users and groups.
 struct Users {
     process: Child,
     namespace: File,
@@ -42,13 +43,13 @@ impl Drop for Users {
     }
 }
 
-/// A copy of the mount at `from`, attached nowhere.
+/// A detached copy of the mount at `from`.
 fn copy_of(from: &Path) -> OwnedFd {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     rustix::mount::open_tree(rustix::fs::CWD, from, flags).unwrap()
 }
 
-/// A mount that goes at the end.
+/// A mount that is taken down when dropped.
 struct Mapped(PathBuf);
 
 impl Mapped {
@@ -68,7 +69,7 @@ impl Drop for Mapped {
     }
 }
 
-/// Runs a shell command as a user and group of this number.
+/// Runs a shell command as the user and group of this number.
 fn sh_as(id: u32, dir: &Path, script: &str) -> Result<String, String> {
     let id = id.to_string();
     let mut command = Command::new("setpriv");
@@ -92,7 +93,7 @@ fn a_mapped_mount_shows_and_makes_other_owners() {
     chown(&work, Some(5), Some(5)).unwrap();
     std::fs::write(work.join("old"), "old").unwrap();
     chown(work.join("old"), Some(7), Some(8)).unwrap();
-    // Without a map it is as ever: the one who makes a file has it.
+    // Without a map a new file belongs to its creator, as always.
     sh_as(5, &work, "echo plain >plain").unwrap();
     assert_eq!(owner(&work.join("plain")), (5, 5));
 
@@ -112,8 +113,8 @@ fn a_mapped_mount_shows_and_makes_other_owners() {
         assert_eq!(owner(&work.join(name)), (5, 5), "{name}");
         assert_eq!(owner(&there.join(name)), (10_005, 10_005), "{name}");
     }
-    // Who is somebody on the volume is nobody here, and the other way round; who is not in the map
-    // makes nothing.
+    // Ids of the volume mean nothing in the mount, and the other way round; an id outside the map
+    // can create nothing.
     for stranger in [5, 10_007, 20_000] {
         sh_as(stranger, &there, "echo x >>made").unwrap_err();
         sh_as(stranger, &there, "chattr -A made").unwrap_err();
@@ -124,12 +125,12 @@ fn a_mapped_mount_shows_and_makes_other_owners() {
     std::fs::set_permissions(&work, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
     let outside = sh_as(20_000, &there, "echo x >unmapped").unwrap_err();
     assert!(outside.contains("too large"), "{outside}");
-    // Owners are given away in the mount's terms.
+    // chown takes the ids of the mount.
     chown(there.join("old"), Some(10_009), Some(10_009)).unwrap();
     assert_eq!(owner(&work.join("old")), (9, 9));
     let e = chown(there.join("old"), Some(9), None).unwrap_err();
     assert_eq!(e.raw_os_error(), Some(libc::EOVERFLOW));
-    // What belongs to root on the volume does so to nobody in particular here.
+    // A file of root on the volume belongs to no privileged user in the mount.
     std::fs::write(work.join("roots"), "x").unwrap();
     sh_as(10_000, &there, "chattr +A roots; echo y >roots").unwrap();
     sh_as(10_000, &there, "chattr +j roots").unwrap_err();

@@ -1,5 +1,5 @@
-//! Volumes go back and forth between StetFS and the kernel: what one writes the other reads, to the
-//! last attribute.
+//! Tests of interoperability: StetFS and the kernel read each other's volumes, to the last
+//! attribute.
 
 use crate::common::{
     assert_no_differences, assert_same, capture, capture_image, kernel, kernel_read_only, seed,
@@ -38,8 +38,8 @@ fn written_by_one_read_by_the_other(writer: &Mounter, reader: &Mounter, mkfs: &M
         .unwrap_or_else(|e| panic!("{what}, after the reader: {e:#}"));
 }
 
-/// SEEK_DATA on a live file finds cached pages of unwritten extents, too, which after a remount are
-/// holes.
+/// The tree without data runs: SEEK_DATA on a live file also finds cached pages of unwritten
+/// extents, which are holes after a remount.
 fn without_data_runs(mut tree: Tree) -> Tree {
     for entry in tree.entries.values_mut() {
         entry.data = None;
@@ -108,8 +108,7 @@ fn block_mapped() -> Mkfs {
 }
 
 /// A volume that got extents later (`tune2fs -O extents`): its older files, directories and journal
-/// stay block-mapped, and both kinds are read and changed side by side, by StetFS and the kernel in
-/// turns.
+/// stay block-mapped. StetFS and the kernel in turns read and change both kinds side by side.
 #[test]
 fn extents_that_came_later() {
     let image = Image::make(256 << 20, &block_mapped()).unwrap();
@@ -148,8 +147,8 @@ fn extents_that_came_later() {
     assert!(flags("/new").contains("EXTENTS"));
 }
 
-/// A journal on a device of its own: found by `journal_path=`, missed by name, and the kernel's
-/// again afterwards.
+/// A journal on another device: found by `journal_path=`, missing without it by name, and usable by
+/// the kernel afterwards.
 #[test]
 fn a_journal_on_another_device() {
     let journal = Image::make(16 << 20, &Mkfs::blocks(4096).feature("journal_dev")).unwrap();
@@ -178,8 +177,8 @@ fn a_journal_on_another_device() {
     );
 }
 
-/// The same calls have the same effect as in the kernel, not only the same bytes on disk for both
-/// readers.
+/// The same calls have the same effect as in the kernel; it is not enough that both read the same
+/// bytes on disk.
 #[test]
 fn posix_calls_do_what_they_do_in_the_kernel() {
     let options = CaptureOptions {
@@ -201,7 +200,7 @@ fn posix_calls_do_what_they_do_in_the_kernel() {
     };
     let (kernel_tree, mut kernel_times) = build(&kernel());
     let (stetfs_tree, mut stetfs_times) = build(&stetfs());
-    // The directory itself, and files without a chosen time, have the clock's.
+    // The directory itself, and files without an explicit time, have the current time.
     for times in [&mut kernel_times, &mut stetfs_times] {
         times
             .entries
@@ -211,7 +210,7 @@ fn posix_calls_do_what_they_do_in_the_kernel() {
     assert_same("chosen times", &kernel_times, &stetfs_times);
 }
 
-/// Random changes, taking turns: each finds what the other left and goes on from there.
+/// Random changes in turns: each side finds the state that the other left, and continues from it.
 fn taking_turns(mounters: &[Mounter], seed: u64, mkfs: &Mkfs) {
     let image = Image::make(256 << 20, mkfs).unwrap();
     let mut work = Mutator::new(seed);
@@ -242,7 +241,7 @@ fn random_changes_in_turns() {
     }
 }
 
-/// The test itself, with the kernel in both parts.
+/// Proves the test itself, with the kernel on both sides.
 #[test]
 fn harness_kernel_to_kernel() {
     written_by_one_read_by_the_other(

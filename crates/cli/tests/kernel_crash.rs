@@ -1,4 +1,5 @@
-//! Crashes under one implementation, recovery by each: kernel, e2fsck and StetFS must agree.
+//! Tests of crashes under one implementation and recovery by each: kernel, e2fsck and StetFS must
+//! agree.
 
 use std::fs;
 use std::io::Write;
@@ -11,19 +12,18 @@ use stetfs_testkit::sys::Shutdown;
 use stetfs_testkit::workload::mutate::Mutator;
 use stetfs_testkit::{Image, Mkfs, Mounter, Tree};
 
-/// A dirty image and what is known about it.
+/// A dirty image with its expected content.
 struct Crashed {
     what: String,
     image: Image,
     work: Mutator,
-    /// Whether what was synced is sure to be there. Linux 6.18 with `data=journal` loses synced
-    /// writes to files that had a range zeroed (FALLOC_FL_ZERO_RANGE) in the same transaction,
-    /// e.g. with the seed 410777: there only the recoveries are compared.
+    /// Synced data is certain to be there. Linux 6.18 with `data=journal` loses synced writes to
+    /// files that had a range zeroed (FALLOC_FL_ZERO_RANGE) in the same transaction, e.g. with the
+    /// seed 410777: in that case only the recoveries are compared.
     keeps_synced: bool,
 }
 
-/// Works on a volume in a way that fills the journal with everything it can hold, and stops in the
-/// middle.
+/// Fills the journal of a volume with everything it can hold, and stops in the middle.
 fn crash(mounter: &Mounter, how: Shutdown, mkfs: &Mkfs, seed: u64) -> Crashed {
     let what = format!("{} {how:?}, {mkfs:?}, seed {seed}", mounter.name());
     let image = Image::make(256 << 20, mkfs).unwrap();
@@ -38,7 +38,8 @@ fn crash(mounter: &Mounter, how: Shutdown, mkfs: &Mkfs, seed: u64) -> Crashed {
     let orphans = orphans(mounted.path());
     work.run(&root, 60)
         .unwrap_or_else(|e| panic!("{what}: {e:#}"));
-    // A commit that ends up in the journal, with the orphans in it, and no time to check-point.
+    // A commit that stays in the journal, with the orphans in it: there is no time to checkpoint
+    // it.
     fs::File::create(mounted.path().join("synced-last"))
         .unwrap()
         .sync_all()
@@ -75,7 +76,8 @@ fn revokes(root: &Path) {
     file.sync_all().unwrap();
 }
 
-/// Files that are unlinked but open: the orphan list must be processed. Closed by dropping them.
+/// Files that are unlinked but open, for which the orphan list must be processed. Dropping closes
+/// them.
 fn orphans(root: &Path) -> Vec<fs::File> {
     (0..3u8)
         .map(|i| {
@@ -89,7 +91,7 @@ fn orphans(root: &Path) -> Vec<fs::File> {
         .collect()
 }
 
-/// True if the superblock says that the journal has to be replayed (`needs_recovery`,
+/// Whether the superblock says that the journal must be replayed (`needs_recovery`,
 /// EXT4_FEATURE_INCOMPAT_RECOVER).
 fn is_dirty(image: &Path) -> bool {
     use std::os::unix::fs::FileExt;
@@ -101,8 +103,8 @@ fn is_dirty(image: &Path) -> bool {
     u32::from_le_bytes(incompat) & 0x4 != 0
 }
 
-/// What the image holds after `recover`, seen by the kernel. With `complete`, e2fsck must find it
-/// clean at once.
+/// The content of the image after `recover`, seen by the kernel. With `complete`, e2fsck must find
+/// it clean at once.
 fn recovered(crashed: &Crashed, by: &str, complete: bool, recover: impl Fn(&Image)) -> Tree {
     let what = format!("{}, recovered by {by}", crashed.what);
     let image = crashed.image.copy().unwrap();
@@ -113,7 +115,7 @@ fn recovered(crashed: &Crashed, by: &str, complete: bool, recover: impl Fn(&Imag
             .e2fsck_fn()
             .unwrap_or_else(|e| panic!("{what}: {e:#}"));
     } else {
-        // Only the journal was replayed; the kernel does the orphans.
+        // Only the journal was replayed; the kernel processes the orphans.
         kernel().mount(image.path()).unwrap().umount().unwrap();
         image
             .e2fsck_fn()
@@ -157,8 +159,8 @@ fn by_e2fsck(crashed: &Crashed) -> Tree {
     })
 }
 
-/// The kernel cuts what it finds on the orphan list to the file's size, preallocated blocks beyond
-/// it included; e2fsck leaves those. So in comparisons with e2fsck allocated blocks do not count.
+/// The tree without allocated blocks, for comparisons with e2fsck: the kernel truncates files on
+/// the orphan list to their size, including preallocated blocks beyond it; e2fsck keeps those.
 fn without_blocks(tree: &Tree) -> Tree {
     let mut tree = tree.clone();
     for entry in tree.entries.values_mut() {
@@ -178,7 +180,7 @@ fn by_stetfs(crashed: &Crashed) -> Tree {
     })
 }
 
-/// Kernel options and volumes that give different journals.
+/// Kernel options and volumes that lead to different journals.
 fn journals() -> Vec<(Mounter, Mkfs)> {
     vec![
         (Mounter::ext4("data=ordered"), Mkfs::blocks(4096)),
@@ -220,7 +222,7 @@ fn crashed_under_the_kernel() {
                 &kernel_tree,
                 &by_stetfs(&crashed),
             );
-            // Mounting recovers as well.
+            // A mount recovers as well.
             let mounted = recovered(&crashed, "stetfs mount", true, |image| {
                 stetfs().mount(image.path()).unwrap().umount().unwrap();
             });
@@ -233,7 +235,7 @@ fn crashed_under_the_kernel() {
     }
 }
 
-/// The way back: the `stetfs` server is killed, its jbd2 journal is replayed by all three.
+/// The other direction: the `stetfs` server is killed, and all three replay its jbd2 journal.
 #[test]
 fn crashed_under_stetfs() {
     let seed = seed("STETFS_CRASH_SEED");
@@ -257,7 +259,7 @@ fn crashed_under_stetfs() {
     }
 }
 
-/// The test itself: kernel and e2fsck agree about crashes of the kernel.
+/// Proves the test itself: kernel and e2fsck agree about crashes of the kernel.
 #[test]
 fn harness_kernel_and_e2fsck_agree() {
     for (mounter, mkfs) in journals() {

@@ -1,5 +1,5 @@
-//! The StetFS log and other programs: a dirty volume is theirs to refuse, a clean one is plain
-//! ext4.
+//! Tests of other programs on volumes with a StetFS log: they refuse a dirty volume, and a clean
+//! one is plain ext4.
 use std::fs;
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::common::{capture, kernel};
 use stetfs_testkit::image::e2fsck;
 use stetfs_testkit::{Image, Tree};
 
-/// Work of which some is synced, and the server killed.
+/// A volume with partly synced changes, whose server was killed.
 fn killed(options: &str) -> Daemon {
     let d = Daemon::new(options);
     fs::create_dir(d.file("dir")).unwrap();
@@ -54,7 +54,7 @@ fn other_programs_refuse_a_dirty_volume_and_take_a_clean_one() {
             fs::read(d.image.path()).unwrap() == before,
             "a program that refused it changed it"
         );
-        // Asked to preen, e2fsck notes in the superblock that it should be run by hand, and does
+        // In preen mode e2fsck notes in the superblock that it should be run by hand, and does
         // nothing else.
         let preened = d.image.copy().unwrap();
         e2fsck(preened.path(), &["-p"], 1).expect_err("e2fsck takes it");
@@ -79,7 +79,7 @@ fn other_programs_refuse_a_dirty_volume_and_take_a_clean_one() {
     }
 }
 
-/// Turns a bit in the frame that is second from the last.
+/// Flips a bit in the last frame but one.
 fn rot_in_the_log(image: &Image) {
     let mut bytes = fs::read(image.path()).unwrap();
     let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
@@ -116,7 +116,7 @@ fn a_damaged_log_is_told_and_salvaged() {
         assert_eq!(info["state"], "has errors");
         assert_eq!(info["journal"]["format"], "jbd2");
         e2fsck(d.image.path(), &["-fy"], 1).unwrap();
-        // What was before the damage is there.
+        // The changes before the damage are there.
         let mounted = kernel().mount(d.image.path()).unwrap();
         let first = fs::read(mounted.path().join("dir/file-0")).unwrap();
         assert_eq!(first, vec![0; 30_000]);
@@ -138,7 +138,7 @@ fn an_unmounted_volume_is_plain_ext4() {
     assert_eq!(info["journal"]["format"], "jbd2");
     assert_eq!(info["journal"]["empty"], true);
     crate::common::assert_same("the kernel's view", &seen, &kernel_tree(&d.image));
-    // And back again, over what the kernel's journal left.
+    // And back again, over the remains of the kernel's journal.
     d.mount("journal=ldj");
     fs::write(d.file("again"), "x").unwrap();
     d.crash();

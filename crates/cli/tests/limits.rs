@@ -1,5 +1,5 @@
-//! What a server inherits of whoever mounts: limits (ulimit, prlimit), signals, a mask of rights
-//! and a place among the first to be killed.
+//! Tests of the attributes that a server inherits from the process that mounts: limits (ulimit,
+//! prlimit), signals, the umask and the OOM score.
 
 use std::fs::File;
 use std::io::Write;
@@ -11,7 +11,7 @@ use crate::common::daemon::{BINARY, Daemon, answer, json, ok};
 use rustix::process::{Pid, Signal, kill_process};
 use stetfs_testkit::{Image, Mkfs, mount, wait_until};
 
-/// Mounts as a child of `before`: a command that runs the one that follows it.
+/// Mounts as a child of `before`, a command that runs the following one.
 fn mount_by(d: &Daemon, before: &[&str], options: &str) -> Output {
     let mut command = Command::new(before[0]);
     command
@@ -31,7 +31,7 @@ fn daemon() -> Daemon {
     Daemon::unmounted(Image::make(64 << 20, &Mkfs::new()).unwrap())
 }
 
-/// A line of `/proc/PID/limits` or `/proc/PID/status`: what is behind its name.
+/// The value of a line of `/proc/PID/limits` or `/proc/PID/status`, by the name at its beginning.
 fn line(d: &Daemon, file: &str, name: &str) -> String {
     let text = std::fs::read_to_string(format!("/proc/{}/{file}", d.pid())).unwrap();
     let found = text.lines().find_map(|line| line.strip_prefix(name));
@@ -71,8 +71,8 @@ fn soft_limits_are_raised() {
     }
 }
 
-/// Where the image cannot grow any more a write fails, and nothing else: the server lives, and what
-/// was synced is there.
+/// A write that would grow the image beyond the limit fails, and nothing else: the server lives,
+/// and synced data is there.
 #[test]
 fn a_hard_limit_of_files_is_said_and_makes_writes_fail() {
     let d = daemon();
@@ -94,7 +94,7 @@ fn a_hard_limit_of_files_is_said_and_makes_writes_fail() {
     );
     assert_eq!(d.pid(), pid, "the server lives");
     assert_eq!(std::fs::read(d.file("synced")).unwrap(), [7; 4 << 20]);
-    // What could not be written is told of.
+    // The unmount reports the data that could not be written.
     let _ = answer(&["umount", d.dir()]);
     ok(&["recover", d.image()]);
     d.image.e2fsck_fn().unwrap();

@@ -1,43 +1,39 @@
-//! Tests on real mounts, one program of many subjects: each is a module, and `scripts/run-tests`
-//! gives each a process of its own. README.md says what each is for.
+//! Tests on real mounts, in one program: each subject is a module, and `scripts/run-tests` runs
+//! each test in a process of its own. README.md describes them.
 
 #![allow(clippy::unwrap_used)]
 
 mod atomic;
-mod bench;
 mod bits;
 mod bmap;
 mod cache_policy;
 mod calls;
-mod certify;
 mod commands;
 mod common;
 mod connection;
 mod copying;
 mod cost;
-mod crash;
 mod damage;
-mod device;
 mod durability;
+mod editing;
 mod fast_commit;
 mod files;
 mod flags;
-mod flash;
-mod flash_lab;
 mod flushes;
 mod freeze;
 mod fsx;
 mod graph;
-mod home_share;
 mod idmap;
 mod interop;
 mod kernel_crash;
+mod laboratory;
+mod language;
 mod layering;
 mod ldj;
 mod limits;
-mod log_file;
 mod manual;
 mod memory;
+mod mkfs;
 mod mount_options;
 mod namespaces;
 mod nbd;
@@ -47,7 +43,6 @@ mod parts;
 mod pjdfstest;
 mod programs;
 mod quota;
-mod record;
 mod recovery;
 mod remount;
 mod repeat;
@@ -57,6 +52,7 @@ mod sandbox;
 mod scale;
 mod security;
 mod soak;
+mod sources;
 mod sparse;
 mod sqlite;
 mod stat;
@@ -64,3 +60,6 @@ mod stress;
 mod system;
 mod told;
 mod walks;
+
+/// The tested program.
+const BINARY: &str = env!("CARGO_BIN_EXE_stetfs");

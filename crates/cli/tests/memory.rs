@@ -1,4 +1,4 @@
-//! A server whose memory gets less while it serves goes on with less.
+//! Tests of a server whose available memory shrinks while it serves: it goes on with less.
 use std::fs;
 use std::io::Read;
 use std::path::PathBuf;
@@ -8,14 +8,14 @@ use stetfs_testkit::{Image, Mkfs, wait_until};
 
 const MIB: u64 = 1 << 20;
 
-/// A control group of memory, until it is dropped. What is in it then goes where it came from.
+/// A control group with a memory limit. When dropped, its processes return to their former group.
 struct Group {
     dir: PathBuf,
     before: PathBuf,
 }
 
 impl Group {
-    /// With a limit of so many bytes. Needs root, and the controller of memory.
+    /// Makes a group with a limit of so many bytes. Needs root, and the memory controller.
     fn new(limit: u64) -> Group {
         let own = fs::read_to_string("/proc/self/cgroup").unwrap();
         let v1 = own.lines().find_map(|line| line.split_once(":memory:"));
@@ -73,7 +73,7 @@ fn write(d: &Daemon, name: &str, mib: u64) {
     file.sync_all().unwrap();
 }
 
-/// Reads it past the kernel's cache.
+/// Reads the file directly, without the kernel's cache.
 fn read(d: &Daemon, name: &str) -> u64 {
     let mut file = fs::File::open(d.file(name)).unwrap();
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
@@ -86,7 +86,8 @@ fn read(d: &Daemon, name: &str) -> u64 {
     }
 }
 
-/// Moved into a small control group after the mount, with a cache that is larger than the group.
+/// A server that is moved into a control group smaller than its cache after the mount survives, and
+/// uses less.
 #[test]
 fn a_server_in_a_smaller_group_lives_and_takes_less() {
     let d = Daemon::unmounted(Image::make(2 << 30, &Mkfs::new()).unwrap());
@@ -108,7 +109,7 @@ fn a_server_in_a_smaller_group_lives_and_takes_less() {
     let held = cache(&d, "bytes");
     assert!(held <= 64 * MIB + 16 * MIB, "{held} bytes are cached");
 
-    // It takes more where it may.
+    // It uses more where it may.
     group.let_go(d.pid());
     wait_until("the cache may be as large as before", || {
         cache(&d, "bytes_at_most") == first
@@ -117,7 +118,7 @@ fn a_server_in_a_smaller_group_lives_and_takes_less() {
     assert!(cache(&d, "bytes") > 64 * MIB);
 }
 
-/// What the user says stays.
+/// A size that the user set stays.
 #[test]
 fn a_cache_of_a_size_that_was_said_has_that() {
     let d = Daemon::unmounted(Image::make(512 << 20, &Mkfs::new()).unwrap());

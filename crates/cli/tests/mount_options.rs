@@ -1,5 +1,5 @@
-//! Mount options that change when and what is written: each means what it means to the kernel's
-//! ext4.
+//! Tests of mount options that change when and how data is written: each has the meaning that it
+//! has for the kernel's ext4.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -11,7 +11,7 @@ use crate::common::daemon::{Daemon, fails, json, ok};
 use crate::common::stetfs_with;
 use stetfs_testkit::{Image, Mkfs, Mounter, cmd, wait_until};
 
-/// Options for the kernel, and the same for StetFS.
+/// The same options for the kernel and for StetFS.
 fn both(options: &str) -> [Mounter; 2] {
     [Mounter::ext4(options), stetfs_with(options)]
 }
@@ -20,7 +20,7 @@ fn image() -> Image {
     Image::make(128 << 20, &Mkfs::new()).unwrap()
 }
 
-/// Bytes that the image takes on its host.
+/// Disk space of the image, bytes.
 fn used(image: &Image) -> u64 {
     image.path().metadata().unwrap().blocks() * 512
 }
@@ -29,7 +29,7 @@ fn sync(root: &Path) {
     rustix::fs::syncfs(File::open(root).unwrap()).unwrap();
 }
 
-/// Reads a byte past the page cache, which would answer without asking.
+/// Reads a byte directly, because the page cache would answer without a request.
 fn read(path: &Path) {
     let file = File::open(path).unwrap();
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
@@ -126,7 +126,7 @@ fn strictatime_notes_every_read_and_noatime_none() {
     }
 }
 
-/// Access times are seen at once, and are on the volume after a sync, an fsync, and the unmount.
+/// Access times are visible at once, and reach the volume with a sync, an fsync, or the unmount.
 #[test]
 fn lazytime_keeps_access_times_for_later() {
     for mounter in both("lazytime,strictatime") {
@@ -170,10 +170,11 @@ fn lazytime_keeps_access_times_for_later() {
     }
 }
 
-/// What it is for: reading writes nothing, in three times the time in which it does without.
+/// The purpose of lazytime: reads cause no commits, in three times the time in which they do
+/// without it.
 #[test]
 fn lazytime_commits_nothing_for_reads() {
-    // Mounts, reads, and gives `wait` a way to see how many commits there were since.
+    // Mounts and reads; `wait` gets a function that counts the commits since.
     let with_reads = |options: &str, wait: &mut dyn FnMut(&dyn Fn() -> u64)| {
         let mount = Daemon::new(options);
         for i in 0..50 {
@@ -205,8 +206,8 @@ fn lazytime_commits_nothing_for_reads() {
     });
 }
 
-/// What nobody syncs is on the device when it has its age: overwrites in place, and new data of
-/// files whose size a commit told.
+/// Unsynced data is on the device at the age of `dirty_expire`: overwrites in place, and new data
+/// of files whose size is committed.
 #[test]
 fn dirty_expire_is_the_age_at_which_data_is_written() {
     for preset in ["ordered", "writeback", "ijournal"] {
@@ -222,7 +223,7 @@ fn dirty_expire_is_the_age_at_which_data_is_written() {
             let options = format!("remount,{options}");
             ok(&["mount", "-o", &options, "none", mount.dir()]);
         };
-        // Brings all home.
+        // The remount writes everything back.
         remount("dirty_expire=3601");
         assert_eq!(lies().as_bytes(), [1; 8192], "{preset}");
         let write = |byte| {
@@ -246,7 +247,7 @@ fn dirty_expire_is_the_age_at_which_data_is_written() {
     }
 }
 
-/// What only says how the kernel's ext4 goes about things, as its lines in fstab have it.
+/// The options that only tune the kernel's ext4, as in lines of fstab.
 const HOW_THE_KERNEL_DOES_IT: &str = "auto_da_alloc,auto_da_alloc=1,noauto_da_alloc,bh,nobh,\
     block_validity,noblock_validity,bsddf,nocheck,delalloc,nodelalloc,\
     dioread_lock,dioread_nolock,nodioread_nolock,i_version,init_itable,init_itable=10,\
@@ -285,7 +286,7 @@ fn how_the_kernel_goes_about_things_is_taken_and_means_nothing() {
     }
 }
 
-/// What the kernel takes and would mean something here, too, is not passed over.
+/// Options of the kernel that would have an effect here, too, are refused, not ignored.
 #[test]
 fn what_would_mean_something_is_refused() {
     let d = Daemon::unmounted(image());
@@ -310,7 +311,7 @@ fn what_would_mean_something_is_refused() {
 #[test]
 fn nosymfollow_follows_no_symbolic_link() {
     let is_followed = |root: &Path| {
-        // What the link is can be seen in either case.
+        // The link's target is visible in either case.
         assert_eq!(std::fs::read_link(root.join("l")).unwrap(), Path::new("f"));
         assert_eq!(std::fs::read(root.join("f")).unwrap(), b"text");
         let through = [root.join("l"), root.join("here/f")];

@@ -1,9 +1,10 @@
-//! Mount namespaces (decisions/0025): the server is in one of its own, so that it is never the last
-//! process of the one in which its volume is mounted, and who holds a volume from another is named.
+//! Tests of mount namespaces (decisions/0025): the server has one of its own, so that it is never
+//! the last process of the one in which its volume is mounted; and a process that holds a volume
+//! from another namespace is named.
 //!
 //! A server that is killed as the last process of its mount's namespace hangs in the kernel for
-//! good, and sync(2) of the machine with it. So nothing is killed here before [`assert_apart`] has
-//! looked.
+//! good, and sync(2) on the whole machine with it. So no test kills a server before
+//! [`assert_apart`] has passed.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -18,7 +19,7 @@ use stetfs_testkit::{Image, Mkfs, Mounter, Scratch, cmd, mount, wait_until};
 
 use crate::common::daemon::{BINARY, Daemon, answer, fails, ok};
 
-/// A namespace that one test makes holds the mounts of the others.
+/// Serializes the tests: a namespace that one test makes holds the mounts of the others.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
@@ -30,7 +31,7 @@ fn namespace(process: &Path) -> std::io::Result<u64> {
 }
 
 fn signal(pid: u32, signal: Signal) {
-    // It may have ended by itself.
+    // The process may have ended by itself.
     let _ = kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), signal);
 }
 
@@ -38,8 +39,8 @@ fn is_running(pid: u32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
 
-/// No thread of the server at `pid` is in the namespace of process `user`, has the volume on `dir`
-/// mounted where it is, or another volume of ours.
+/// Checks that no thread of the server at `pid` is in the namespace of process `user`, and that its
+/// own namespace has neither the volume on `dir` nor another StetFS volume mounted.
 #[track_caller]
 fn assert_apart(pid: u32, user: u32, dir: &Path) {
     let users = namespace(Path::new(&format!("/proc/{user}"))).unwrap();
@@ -51,7 +52,7 @@ fn assert_apart(pid: u32, user: u32, dir: &Path) {
         let looked =
             namespace(&task).and_then(|n| Ok((n, fs::read_to_string(task.join("mountinfo"))?)));
         let Ok((namespace, table)) = looked else {
-            // A worker of the kernel's that has ended.
+            // A kernel worker that has ended.
             assert!(fs::metadata(task.join("ns/mnt")).is_err());
             continue;
         };
@@ -78,7 +79,7 @@ fn the_server_has_a_namespace_without_the_volume() {
         let d = Daemon::new(options);
         let pid = u32::try_from(d.pid()).unwrap();
         assert_apart(pid, own, &d.dir);
-        // What it does to its mount from there.
+        // The effect of remounts, which the server makes from there.
         for (option, shown) in [("ro", " ro,"), ("rw,noatime", " rw,noatime ")] {
             let options = format!("remount,{option}");
             ok(&["mount", "-o", &options, d.image(), d.dir()]);
@@ -98,7 +99,7 @@ fn the_server_has_a_namespace_without_the_volume() {
     }
 }
 
-/// An image's own file system stays in use as long as the image is mounted.
+/// The file system that holds an image stays in use as long as the image is mounted.
 #[test]
 fn what_holds_the_image_cannot_be_unmounted() {
     let _alone = alone();
@@ -168,7 +169,7 @@ impl Drop for Users {
     }
 }
 
-/// Nobody has the image any more, and it is whole.
+/// Checks that the image is no longer in use, and is undamaged.
 #[track_caller]
 fn assert_let_go(d: &Daemon, server: u32) {
     wait_until("the end of the server", || !is_running(server));
@@ -204,7 +205,7 @@ fn a_server_killed_with_the_last_of_its_users_ends() {
     }
 }
 
-/// Their end is an unmount.
+/// The end of the last user is an unmount.
 #[test]
 fn a_volume_without_users_is_closed() {
     let _alone = alone();
@@ -221,8 +222,48 @@ fn a_volume_without_users_is_closed() {
     assert_eq!(d.image.debugfs("cat /a").unwrap(), "kept\n");
 }
 
-/// In the foreground the command stays with the users, as a service or a container wants it, and
-/// the server goes with it.
+/// The oldest process of the users' namespace sees the mount elsewhere: it is in a chroot. The
+/// server makes its changes through one that sees the mount as it was made.
+#[test]
+fn changes_pass_by_a_process_in_a_chroot() {
+    let _alone = alone();
+    const SCRIPT: &str = r#"
+import os, signal, subprocess, sys, time
+stetfs, image, dir = sys.argv[1:]
+subprocess.check_call([stetfs, "mount", image, dir])
+chrooted, told = os.pipe()
+child = os.fork()
+if child == 0:
+    os.read(chrooted, 1)
+    import json
+    pid = json.loads(subprocess.check_output([stetfs, "--json", "stat", dir]))["pid"]
+    subprocess.check_call([stetfs, "mount", "-o", "remount,ro", image, dir])
+    def shown():
+        return [line for line in open("/proc/self/mountinfo") if f" {dir} " in line]
+    print("read-only:", all(" ro," in line for line in shown()), flush=True)
+    os.kill(pid, signal.SIGTERM)
+    end = time.time() + 10
+    while shown() and time.time() < end:
+        time.sleep(0.01)
+    print("mounts:", len(shown()), flush=True)
+    os._exit(0)
+os.chroot(os.path.dirname(dir))
+os.write(told, b".")
+sys.exit(os.waitpid(child, 0)[1])
+"#;
+    let d = Daemon::unmounted(Image::make(16 << 20, &Mkfs::new()).unwrap());
+    let mut command = Command::new("unshare");
+    command.args(["-m", "python3", "-c", SCRIPT, BINARY, d.image(), d.dir()]);
+    let said = cmd::run(&mut command).unwrap();
+    assert_eq!(said, "read-only: True\nmounts: 0\n");
+    wait_until("the end of the loop device", || {
+        !crate::common::loops_of(d.image.path())
+    });
+    d.image.e2fsck_fn().unwrap();
+}
+
+/// In the foreground the command stays with the users, as a service or a container needs it, and
+/// the server ends with it.
 #[test]
 fn a_foreground_mount_is_the_last_of_its_namespace() {
     let _alone = alone();
@@ -230,7 +271,7 @@ fn a_foreground_mount_is_the_last_of_its_namespace() {
         for (namespaces, how) in [
             (&["-m"][..], Signal::TERM),
             (&["-m"], Signal::KILL),
-            // A container's first process.
+            // The first process of a container.
             (&["-m", "-p", "-f", "--mount-proc"], Signal::KILL),
         ] {
             let d = Daemon::unmounted(Image::make(64 << 20, &Mkfs::new()).unwrap());
@@ -252,7 +293,7 @@ fn a_foreground_mount_is_the_last_of_its_namespace() {
                 })
             });
             let command = command().unwrap();
-            // Answered once it serves.
+            // Answered once the server serves.
             fs::metadata(format!("/proc/{command}/root{}", d.dir())).unwrap();
             let server = cmd::child_of(command).unwrap();
             assert_apart(server, command, &d.dir);
@@ -264,7 +305,7 @@ fn a_foreground_mount_is_the_last_of_its_namespace() {
     }
 }
 
-/// A process in a namespace with copies of the mounts there are; ended when dropped.
+/// A process in a namespace with copies of the present mounts; ended when dropped.
 struct Holder(Child);
 
 impl Holder {
@@ -281,7 +322,7 @@ impl Holder {
         this
     }
 
-    /// What an error says of it.
+    /// The words of an error about it.
     fn named(&self) -> String {
         format!("process {} (sleep)", self.0.id())
     }
@@ -310,7 +351,7 @@ fn who_holds_a_volume_from_another_namespace_is_named() {
     d.image.e2fsck_fn().unwrap();
 }
 
-/// The server that is to mount it has left the namespace in which it is.
+/// The server that mounts it has already left its user's namespace.
 #[test]
 fn a_mount_of_the_kernels_is_named_as_the_user_sees_it() {
     let _alone = alone();
@@ -339,15 +380,15 @@ fn who_holds_the_rest_of_a_killed_server_is_named() {
     assert_let_go(&d, server);
 }
 
-/// The latency of processors, asked for of the kernel.
+/// The kernel's file for requests of a wake-up latency.
 const LATENCY: &str = "/dev/cpu_dma_latency";
 
-/// Where the kernel's file is not there to be opened, as in a container.
+/// In a container the kernel's file may be missing.
 #[test]
 fn low_latency_on_says_where_it_cannot_be_and_auto_goes_on() {
     let _alone = alone();
     let d = Daemon::unmounted(Image::make(16 << 20, &Mkfs::new()).unwrap());
-    // A socket can be bound over the device, and not be opened.
+    // A socket can be bound over the device, and cannot be opened.
     let run = |options: &str, then: &str| {
         let script = format!(
             r#"python3 -c 'import socket, sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1])' "$2/../s"
@@ -374,7 +415,7 @@ fn low_latency_on_says_where_it_cannot_be_and_auto_goes_on() {
     d.image.e2fsck_fn().unwrap();
 }
 
-/// What an overlay is made of it has mounts of that no table shows, and which umount(2) leaves.
+/// An overlay of its directories has mounts of it that no table shows, and that umount(2) leaves.
 #[test]
 fn umount_does_not_wait_for_an_overlay() {
     let _alone = alone();

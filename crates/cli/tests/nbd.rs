@@ -1,5 +1,5 @@
-//! Volumes on servers of network block devices, as they are (nbdkit, qemu-nbd): what they can and
-//! cannot do, servers that fail and come back, and two machines at one volume.
+//! Tests of volumes on real servers of network block devices (nbdkit, qemu-nbd): their limits,
+//! servers that fail and come back, and two machines at one volume.
 
 pub(crate) mod server;
 
@@ -18,7 +18,7 @@ fn image(mkfs: &Mkfs) -> Image {
     Image::make(64 << 20, mkfs).unwrap()
 }
 
-/// Writes files, synced, and gives what they hold.
+/// Writes files, each synced, with known content.
 fn work(place: &Place, files: u8) {
     for n in 0..files {
         let mut file = File::create(place.file(&format!("file-{n}"))).unwrap();
@@ -27,7 +27,7 @@ fn work(place: &Place, files: u8) {
     }
 }
 
-/// Looks at them on the image, which nobody uses.
+/// Checks the files on the image, which is not in use.
 fn check(image: &Image, files: u8) {
     image.e2fsck_fn().unwrap();
     let at = |n| format!("{}:/file-{n}", image.path().display());
@@ -39,8 +39,8 @@ fn check(image: &Image, files: u8) {
 
 #[test]
 fn volumes_on_servers_as_they_are() {
-    // Large blocks only, small requests only, one connection, no FUA, no way to trim: and each with
-    // blocks of a volume that do not fit.
+    // Servers with limits: large blocks only, small requests only, one connection, no FUA, no trim;
+    // and for each a volume whose blocks do not fit.
     let blocks = ["--filter=blocksize-policy"];
     let large = [
         "blocksize-minimum=4096",
@@ -96,7 +96,7 @@ fn images_of_qemu_and_partitions() {
     place.mount(&server.address, "journal=stet");
     work(&place, 10);
     place.umount();
-    // Without a mount; the name in the volume is behind the address.
+    // Without a mount; the path in the volume follows the address.
     let listed = ok(&["ls", &format!("{}:/", server.address)]);
     assert!(listed.contains("file-9"), "{listed}");
     assert_eq!(json(&["info", &server.address])["state"], "clean");
@@ -111,6 +111,15 @@ fn images_of_qemu_and_partitions() {
     check(&image, 3);
 }
 
+/// Stops threads when dropped: a scope waits for its threads also when a test failed.
+struct Stopping<'a>(&'a std::sync::atomic::AtomicBool);
+
+impl Drop for Stopping<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, std::sync::atomic::Ordering::SeqCst);
+    }
+}
+
 #[test]
 fn a_server_that_is_killed_is_found_again() {
     for (tcp, journal) in [(false, "ijournal"), (true, "ordered")] {
@@ -120,8 +129,14 @@ fn a_server_that_is_killed_is_found_again() {
         let options = format!("journal={journal},nbd_reconnect=30");
         place.mount(&server.address, &options);
         let stop = std::sync::atomic::AtomicBool::new(false);
-        let losses = || place.network()["losses"].as_u64().unwrap();
+        // A server that was not found again before its next death is lost only once.
+        let is_found_after = |kills: u64| {
+            let network = place.network();
+            let number = |name: &str| network[name].as_u64().unwrap();
+            number("losses") >= kills && number("connections") > 0
+        };
         std::thread::scope(|scope| {
+            let stopping = Stopping(&stop);
             let writers: Vec<_> = (0..4u8)
                 .map(|n| {
                     let (place, stop) = (&place, &stop);
@@ -141,11 +156,11 @@ fn a_server_that_is_killed_is_found_again() {
             for kill in 1..=5 {
                 std::thread::sleep(Duration::from_millis(150));
                 server.kill();
-                // However long the machine takes to get there.
-                wait_until("the server is found again", || losses() >= kill);
+                // However long the machine takes.
+                wait_until("the server is found again", || is_found_after(kill));
             }
             std::thread::sleep(Duration::from_millis(150));
-            stop.store(true, std::sync::atomic::Ordering::SeqCst);
+            drop(stopping);
             for (n, writer) in writers.into_iter().enumerate() {
                 let synced = writer.join().unwrap();
                 assert!(synced > 10, "{synced}");
@@ -156,7 +171,7 @@ fn a_server_that_is_killed_is_found_again() {
                 assert!(found.eq(0..synced));
             }
         });
-        // It may do so with all that the server of a mount has given away.
+        // The server of the mount needs no privileges that it gave up.
         let sandbox = json(&["stat", place.dir()])["sandbox"].clone();
         assert!(sandbox["seccomp"].is_string(), "{sandbox}");
         place.umount();
@@ -165,8 +180,8 @@ fn a_server_that_is_killed_is_found_again() {
     }
 }
 
-/// A container's files may say which addresses hosts have, each a mount of its own; and what they
-/// say may change while the volume is mounted.
+/// A container's files that resolve host names may each be a mount of their own, and may change
+/// while the volume is mounted.
 #[test]
 fn a_server_that_moves_to_another_address_is_found_again() {
     let image = image(&Mkfs::new());
@@ -228,7 +243,7 @@ fn one_that_stays_away_is_an_error_and_the_journal_brings_back_what_was_synced()
     drop(server);
     let file = File::create(place.file("late")).and_then(|file| file.sync_all());
     assert!(file.is_err());
-    // What is in memory can be read.
+    // Data in memory can be read.
     assert_eq!(std::fs::read(place.file("file-4")).unwrap().len(), 10_004);
     let (code, said) = answer(&["umount", place.dir()]);
     assert_eq!(code, 6, "{said}");
@@ -262,9 +277,9 @@ fn requests_that_fail_are_errors_and_nothing_synced_is_lost() {
     check(&image, 5);
 }
 
-/// The kernel does not pass syncfs(2) on to such a mount, and answers it with success: that is
-/// said, and `stetfs sync` is what makes all durable. The server's machine loses its power, with
-/// what nobody flushed, and so does the mount's.
+/// The kernel does not pass syncfs(2) on to such a mount, and answers it with success: a warning
+/// says so, and `stetfs sync` makes everything durable. The server's machine and the mount's lose
+/// power, with everything that was not flushed.
 #[test]
 fn a_sync_of_the_whole_volume_is_a_command() {
     for by_command in [false, true] {
@@ -301,7 +316,7 @@ fn a_sync_of_the_whole_volume_is_a_command() {
     }
 }
 
-/// `stetfs sync` tells of what could not be made durable.
+/// `stetfs sync` reports data that could not be made durable.
 #[test]
 fn a_sync_that_fails_says_so() {
     let image = image(&Mkfs::new());
@@ -356,7 +371,7 @@ fn encrypted_or_not_at_all() {
         &format!("nbd://localhost:{port}"),
         "ro",
         1,
-        &["it wants TLS"],
+        &["the server requires TLS"],
     );
     let address = format!(
         "nbds://localhost:{port}/?tls-certificates={}",
@@ -365,22 +380,22 @@ fn encrypted_or_not_at_all() {
     place.mount(&address, "journal=ijournal");
     work(&place, 10);
     assert_eq!(place.network()["encrypted"], true);
-    // It comes back while files can no longer be opened.
+    // The server comes back while no more files can be opened.
     drop(server);
     let server = Server::tcp(&image, Some(port), &args);
     work(&place, 12);
     assert_eq!(place.network()["losses"], 1);
     place.umount();
-    // A server with another name, and another's certificates.
+    // A server with another name, and a certificate of another authority.
     let named = format!("{address}&tls-hostname=other");
-    place.refuses(&named, "ro", 1, &["no TLS with it", "certificate"]);
+    place.refuses(&named, "ro", 1, &["TLS failed", "certificate"]);
     let strange = place.beside("strange");
     certificates(&strange, "localhost");
     let strangers = format!(
         "nbds://localhost:{port}/?tls-certificates={}",
         strange.display()
     );
-    place.refuses(&strangers, "ro", 1, &["no TLS with it"]);
+    place.refuses(&strangers, "ro", 1, &["TLS failed"]);
     drop(server);
     check(&image, 12);
     let server = Server::tcp(&image, None, &["--tls=off"]);
@@ -389,7 +404,7 @@ fn encrypted_or_not_at_all() {
         "nbds://localhost:{port}/?tls-certificates={}",
         pki.display()
     );
-    place.refuses(&plain, "ro", 1, &["it has no TLS"]);
+    place.refuses(&plain, "ro", 1, &["it does not support TLS"]);
 }
 
 #[test]
@@ -401,10 +416,11 @@ fn two_machines_at_one_volume_are_kept_apart() {
     let second = Server::of(&theirs.beside("s"), &image, &[], &[]);
     ours.mount(&first.address, "journal=ordered,nbd_reconnect=60");
     work(&ours, 3);
-    // By the same address this machine's own claim is in the way, by another the volume's.
+    // By the same address this machine's own claim is in the way, by another address the volume's
+    // mark.
     theirs.refuses(&first.address, "rw", 4, &["is in use"]);
     theirs.refuses(&second.address, "rw", 4, &["the volume is in use on"]);
-    // Our server is lost: others cannot know that we are still there.
+    // Our server is lost: others cannot know that our machine still lives.
     drop(first);
     let late = ours.file("late");
     let mut late = cmd::tied("dd", libc::SIGKILL)
@@ -415,7 +431,7 @@ fn two_machines_at_one_volume_are_kept_apart() {
         .unwrap();
     theirs.mount(&second.address, "journal=ordered");
     std::fs::write(theirs.file("theirs"), "theirs").unwrap();
-    // It is back; so is what we had not flushed, which is not theirs.
+    // The server is back, with our data that was not flushed, which is no longer ours to write.
     let first = Server::of(&socket, &image, &[], &[]);
     assert!(!late.wait().unwrap().success());
     wait_until("that we keep off", || {
@@ -441,7 +457,7 @@ fn what_cannot_be_mounted_says_why() {
     let image = image(&Mkfs::new());
     let place = Place::new();
     let socket = place.beside("s");
-    place.refuses("nbd://h:x/", "ro", 1, &["x is no port"]);
+    place.refuses("nbd://h:x/", "ro", 1, &["x is not a port number"]);
     place.refuses("nbd+unix:///", "ro", 1, &["socket=PATH is missing"]);
     place.refuses(&address(&socket), "ro", 3, &["No such file", "nbdkit"]);
     place.refuses("nbd://127.0.0.1:1/", "ro", 6, &["refused"]);
@@ -453,7 +469,7 @@ fn what_cannot_be_mounted_says_why() {
         1,
         &["number of seconds"],
     );
-    // As mount(8) does with what is write-protected.
+    // A write-protected export is mounted read-only, as mount(8) does.
     place.mount(&server.address, "rw");
     let written = File::create(place.file("x")).unwrap_err();
     assert_eq!(written.raw_os_error(), Some(libc::EROFS));
@@ -466,7 +482,7 @@ fn what_cannot_be_mounted_says_why() {
     );
     place.refuses(&name, "rw", 1, &["no export named there"]);
     drop(server);
-    // Something else that listens there.
+    // Another program listens there.
     let other = std::os::unix::net::UnixListener::bind(place.beside("other")).unwrap();
     let answers = std::thread::spawn(move || {
         let (mut stream, _) = other.accept().unwrap();
@@ -477,7 +493,7 @@ fn what_cannot_be_mounted_says_why() {
     fails(
         &["info", &address(&place.beside("other"))],
         1,
-        &["no NBD server"],
+        &["not an NBD server"],
     );
     answers.join().unwrap();
 }

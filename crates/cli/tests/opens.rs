@@ -1,6 +1,6 @@
-//! Files that are open while StetFS is not told of it: what an open file promises holds, and
-//! opening sends no request (decisions/0017). Each check also runs with handles, and on the
-//! kernel's ext4 as proof of itself.
+//! Tests of open files that StetFS does not know of: they behave as open files must, and opening
+//! sends no request (decisions/0017). Each check also runs with handles, and on the kernel's ext4
+//! to prove the test itself.
 
 mod guarded;
 
@@ -40,7 +40,7 @@ macro_rules! on_all {
 }
 
 on_all! {
-    /// Also before its first write, and when others forget it.
+    /// Also before its first write, and when the kernel drops it from its cache.
     a_removed_file_stays_while_it_is_open
     what_is_appended_and_truncated_arrives
     /// EPERM from open(2), openat(2) and openat2(2)
@@ -134,7 +134,7 @@ fn what_is_appended_and_truncated_arrives(root: &Path) {
     assert_eq!(fs::read_to_string(&path).unwrap(), "again\n");
 }
 
-/// Runs `work` with flags of chattr(1) set.
+/// Runs `work` while flags of chattr(1) are set.
 fn with_flags(path: &Path, flags: &str, work: impl FnOnce()) {
     let chattr = |how: &str| cmd::run(Command::new("chattr").arg(how).arg(path)).unwrap();
     chattr(&format!("+{flags}"));
@@ -145,7 +145,7 @@ fn with_flags(path: &Path, flags: &str, work: impl FnOnce()) {
 fn guarded_files_are_not_opened_for_writing(root: &Path) {
     let path = root.join("f");
     fs::write(&path, "content").unwrap();
-    // What is cached of it before tells nothing.
+    // The page cache is filled before: it does not decide.
     assert_eq!(fs::read_to_string(&path).unwrap(), "content");
     let open = |flags: i32| {
         let mut options = OpenOptions::new();
@@ -225,7 +225,7 @@ fn a_file_that_is_written_is_not_executed(root: &Path) {
     fs::copy("/bin/sleep", &sleep).unwrap();
     let mut child = Command::new(&sleep).arg("60").spawn().unwrap();
     assert_eq!(errno(read_write(&sleep)), Some(libc::ETXTBSY));
-    // Nor emptied.
+    // It is not truncated either.
     let emptied = OpenOptions::new().write(true).truncate(true).open(&sleep);
     assert_eq!(errno(emptied), Some(libc::ETXTBSY));
     assert!(sleep.metadata().unwrap().len() > 0);
@@ -267,16 +267,16 @@ fn what_is_mapped_and_written_arrives(root: &Path) {
         .unwrap();
     file.set_len(LEN as u64).unwrap();
     let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
-    // SAFETY: a new mapping, that nobody else knows of.
+    // SAFETY: a new mapping, used here only.
     let place = unsafe { rustix::mm::mmap(std::ptr::null_mut(), LEN, prot, flags, &file, 0) };
     let place = place.unwrap().cast::<u8>();
     drop(file);
-    // Its name goes before its content is written.
+    // Its name is removed before its content is written.
     let kept = File::open(&path).unwrap();
     fs::remove_file(&path).unwrap();
     // SAFETY: the mapping is as long, and stands until munmap.
     unsafe { place.write_bytes(9, LEN) };
-    // SAFETY: nobody uses the mapping from here on.
+    // SAFETY: the mapping is not used from here on.
     unsafe { rustix::mm::munmap(place.cast(), LEN) }.unwrap();
     kept.sync_all().unwrap();
     rustix::fs::fadvise(&kept, 0, None, rustix::fs::Advice::DontNeed).unwrap();
@@ -288,7 +288,7 @@ fn what_is_mapped_and_written_arrives(root: &Path) {
 fn access_times_stay_for_who_asks_for_that(root: &Path) {
     let path = root.join("f");
     fs::write(&path, "x".repeat(10_000)).unwrap();
-    // Older than its change: by relatime the next read counts.
+    // Older than its change: by the rules of relatime the next read counts.
     let old = rustix::fs::Timespec {
         tv_sec: 1_000_000,
         tv_nsec: 0,
@@ -313,14 +313,14 @@ fn access_times_stay_for_who_asks_for_that(root: &Path) {
     assert!(read(0) > 2_000_000);
 }
 
-/// Some entries of a directory from where it is: their names, and the place behind each.
+/// Some entries of a directory from its current position: their names, and the position after each.
 fn some_entries(dir: &File, buffer: usize) -> Vec<(String, u64)> {
     let mut buffer = vec![MaybeUninit::uninit(); buffer];
     let mut raw = RawDir::new(dir, &mut buffer);
     let mut found = Vec::new();
     while let Some(entry) = raw.next() {
         let entry = match entry {
-            // Of a directory that is gone.
+            // The directory was removed.
             Err(rustix::io::Errno::NOENT) => break,
             entry => entry.unwrap(),
         };
@@ -353,7 +353,7 @@ fn a_directory_that_changes_is_listed_without_gaps(root: &Path) {
         File::create(path.join(name)).unwrap();
     }
     for round in 0..4 {
-        // The first time nothing is cached, then all is.
+        // The first listing finds no cache, later ones find everything cached.
         let dir = File::open(&path).unwrap();
         let mut listed = Vec::new();
         let mut step = 0;
@@ -364,7 +364,7 @@ fn a_directory_that_changes_is_listed_without_gaps(root: &Path) {
             }
             listed.extend(some);
             step += 1;
-            // Enough for leaves to be split meanwhile.
+            // Enough to split leaves meanwhile.
             for i in 0..30 {
                 let name = format!("comes-{round}-{step}-{i}");
                 File::create(path.join(&name)).unwrap();
@@ -373,7 +373,8 @@ fn a_directory_that_changes_is_listed_without_gaps(root: &Path) {
                 }
             }
             if step % 5 == 0 {
-                // Others list it from its begin, which has the kernel read it again.
+                // A listing from the beginning by another descriptor makes the kernel read it
+                // again.
                 assert!(fs::read_dir(&path).unwrap().count() >= STAY);
             }
         }
@@ -384,7 +385,7 @@ fn a_directory_that_changes_is_listed_without_gaps(root: &Path) {
         for name in &stays {
             assert_eq!(count.get(name.as_str()), Some(&1), "{name}, round {round}");
         }
-        // Back to places that were told, some of them of files that are gone by now.
+        // Back to known positions, some of them of files that are gone by now.
         for (name, _) in listed.iter().filter(|(name, _)| name.starts_with("comes")) {
             let _ = fs::remove_file(path.join(name));
         }
@@ -423,7 +424,7 @@ fn what_is_deleted_while_it_is_listed_goes(root: &Path) {
             File::create(path.join(format!("name-{round}-{i}"))).unwrap();
         }
         if round > 0 {
-            // Then the kernel has all of it.
+            // After this the kernel has all of it cached.
             assert_eq!(fs::read_dir(&path).unwrap().count(), 2_000);
         }
         let watcher = File::open(&path).unwrap();
@@ -456,7 +457,7 @@ fn an_empty_directory_can_go_while_it_is_open(root: &Path) {
     assert_ne!(old.ino(), new.ino(), "a number that is in use");
 }
 
-/// Requests that came since the mount.
+/// Requests since the mount.
 fn requests(mount: &Daemon) -> BTreeMap<String, u64> {
     let stat = json(&["stat", mount.dir()]);
     let counts = stat["requests"].as_object().unwrap().iter();
@@ -465,7 +466,7 @@ fn requests(mount: &Daemon) -> BTreeMap<String, u64> {
         .collect()
 }
 
-/// What came while `work` ran, by kind.
+/// The requests during `work`, by kind.
 fn requests_of(mount: &Daemon, work: impl FnOnce()) -> BTreeMap<String, u64> {
     let before = requests(mount);
     work();
@@ -473,12 +474,13 @@ fn requests_of(mount: &Daemon, work: impl FnOnce()) -> BTreeMap<String, u64> {
     for (kind, n) in before {
         *now.get_mut(&kind).unwrap() -= n;
     }
-    // A sync(2) of anybody on this machine asks each mount.
+    // Any sync(2) on this machine sends a request to each mount.
     now.retain(|kind, n| *n > 0 && kind != "syncfs");
     now
 }
 
-/// Unmounts. A child that another test just forked has all descriptors until it runs its program.
+/// Unmounts. A child that another test just forked holds all descriptors until it executes its
+/// program.
 fn unmount(mount: &Daemon) {
     wait_until("the unmount", || {
         crate::common::daemon::stetfs(&["umount", mount.dir()])
@@ -502,14 +504,14 @@ fn what_is_cached_is_opened_and_listed_without_a_request() {
         let list = || assert_eq!(fs::read_dir(&dir).unwrap().count(), 300);
         let read = || {
             for i in 0..50 {
-                // Not `fs::read`: it asks for the birth time, too, which Linux 6.18 does not keep.
+                // Not `fs::read`: it asks for the birth time, too, which Linux 6.18 does not cache.
                 let mut content = [0; 8];
                 let mut file = File::open(dir.join(format!("f{i}"))).unwrap();
                 assert_eq!(file.read(&mut content).unwrap(), 7);
                 assert_eq!(&content, b"content\0");
             }
         };
-        // After a listing that was not kept the kernel asks for its access time once.
+        // After a listing that was not cached the kernel asks for its access time once.
         list();
         list();
         read();
@@ -523,11 +525,11 @@ fn what_is_cached_is_opened_and_listed_without_a_request() {
             assert_eq!(kinds(&of_reading), [""; 0], "{options}");
             assert_eq!(kinds(&of_listing), [""; 0], "{options}");
             let all = requests(&mount);
-            // One each, to which the answer is that it need not be sent.
+            // One each, whose answer says that no further ones are needed.
             assert_eq!(all.get("open"), Some(&1), "{options}");
             assert_eq!(all.get("opendir"), Some(&1), "{options}");
             assert_eq!(all.get("releasedir"), None, "{options}");
-            // Nor a close for each file that was made by a request that opens it, too.
+            // Also no release for files that were made by a request that opens them.
             assert_eq!(all.get("create"), Some(&1), "{options}");
             assert_eq!(all.get("release"), None, "{options}");
             let of_making = requests_of(&mount, || drop(File::create(dir.join("new"))));
@@ -541,7 +543,7 @@ fn what_is_cached_is_opened_and_listed_without_a_request() {
             assert_eq!(of_listing.get("readdir"), None, "{options}");
             assert_eq!(of_listing.get("readdirplus"), None, "{options}");
         }
-        // What changes is seen.
+        // Changes are visible.
         fs::remove_file(dir.join("f7")).unwrap();
         fs::write(dir.join("f8"), "others").unwrap();
         let names: Vec<_> = fs::read_dir(&dir)
@@ -579,7 +581,7 @@ fn a_remount_waits_for_no_name_and_keeps_what_is_open() {
             })
             .collect();
         assert!(!others.contains(&number), "a number that is in use");
-        // Closed a moment ago, which the kernel may not have told of.
+        // It was closed a moment ago, and the release may still be outstanding.
         drop(nameless);
         ok(&remount);
         file.write_all_at(b"CONTENT", 0).unwrap();

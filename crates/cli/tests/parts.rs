@@ -1,4 +1,4 @@
-//! Volumes in partitions of an image, beside sfdisk, losetup and the kernel.
+//! Tests of volumes in partitions of an image, beside sfdisk, losetup and the kernel.
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
@@ -12,7 +12,7 @@ use stetfs_testkit::{Image, Mkfs, Scratch, cmd, mount};
 const MIB: u64 = 1 << 20;
 const DISK: u64 = 128 * MIB;
 
-/// An image of a whole disk, with the partitions of a script of sfdisk.
+/// An image of a whole disk, partitioned by an sfdisk script.
 fn disk(script: &str) -> Image {
     let image = Image::sparse(DISK).unwrap();
     partition(image.path(), script);
@@ -35,7 +35,7 @@ fn partition(disk: &Path, script: &str) {
     assert!(sfdisk.wait().unwrap().success());
 }
 
-/// Number, offset and size of the partitions, as sfdisk says.
+/// Number, offset and size of the partitions, by sfdisk.
 fn places(disk: &Path) -> Vec<(u64, u64, u64)> {
     let said = cmd::run(Command::new("sfdisk").arg("--json").arg(disk)).unwrap();
     let table: Value = serde_json::from_str(&said).unwrap();
@@ -56,7 +56,7 @@ fn places(disk: &Path) -> Vec<(u64, u64, u64)> {
         .collect()
 }
 
-/// Puts an ext4 volume into a part of a disk, all of which it fills.
+/// Puts an ext4 volume into a part of a disk, and fills the part with it.
 fn put_volume(disk: &Path, (offset, size): (u64, u64), label: &str) {
     let mut mkfs = Mkfs::blocks(1024);
     mkfs.args.extend(["-L".into(), label.into()]);
@@ -66,7 +66,7 @@ fn put_volume(disk: &Path, (offset, size): (u64, u64), label: &str) {
     disk.write_all_at(&bytes, offset).unwrap();
 }
 
-/// The volume in a part of a disk, as an image of its own.
+/// The volume in a part of a disk, as a separate image.
 fn volume_of(disk: &Path, (offset, size): (u64, u64)) -> Image {
     let mut bytes = vec![0; usize::try_from(size).unwrap()];
     File::open(disk)
@@ -78,7 +78,7 @@ fn volume_of(disk: &Path, (offset, size): (u64, u64)) -> Image {
     image
 }
 
-/// What is not in a part.
+/// The bytes outside a part.
 fn around(disk: &Path, (offset, size): (u64, u64)) -> Vec<u8> {
     let mut all = fs::read(disk).unwrap();
     let range = usize::try_from(offset).unwrap()..usize::try_from(offset + size).unwrap();
@@ -115,7 +115,7 @@ fn the_commands_find_what_sfdisk_made() {
         put_volume(path, place(first), "one");
         put_volume(path, place(second), "two");
 
-        // Nobody is told to format it.
+        // The user is not advised to format it.
         let said = answer(&["info", text(path)]);
         assert_eq!(said.0, 5);
         let hint = said.1["error"]["hint"].as_str().unwrap();
@@ -187,7 +187,7 @@ fn the_commands_find_what_sfdisk_made() {
             );
             volume_of(path, place(number)).e2fsck_fn().unwrap();
 
-            // The kernel sees the same, and what it writes is read.
+            // The kernel sees the same, and its changes are read.
             let scratch = Scratch::new("parts").unwrap();
             let dir = scratch.path();
             let how = format!("loop,offset={offset},sizelimit={size}");
@@ -230,7 +230,7 @@ fn partitions_of_one_image_are_mounted_at_once() {
     assert_eq!(stat["part"]["size"], place(2).1);
     assert_eq!(stat["journal"]["parts"]["codec"], "jbd2");
     assert_eq!(stat["cache"]["policy"], "clock");
-    // Each is had once, and nobody has the whole.
+    // Each volume can be opened once, and then nobody can open the whole disk.
     let offset = place(1).0.to_string();
     for part in [
         "partition=2",
@@ -260,7 +260,7 @@ fn partitions_of_one_image_are_mounted_at_once() {
             second.dir(),
         ],
         1,
-        &["another part"],
+        &["change the part"],
     );
     ok(&[
         "mount",
@@ -275,7 +275,7 @@ fn partitions_of_one_image_are_mounted_at_once() {
         file.write_all(&[7; 300_000]).unwrap();
         file.sync_all().unwrap();
     }
-    // One crashes; the other one goes on.
+    // One server is killed; the other one goes on.
     first.kill9();
     fs::write(second.file("more"), "more").unwrap();
     let hint = format!("stetfs recover -o offset={offset},size={}", place(1).1);
@@ -307,7 +307,7 @@ fn sectors_of_4096_bytes() {
     put_volume(disk.path(), (all[0].1, all[0].2), "large");
     let info = json(&["info", "-o", "partition=large", text(disk.path())]);
     assert_eq!(info["part"]["offset"], all[0].1);
-    // The copy at the end of the disk stands in for a table that was overwritten.
+    // The backup at the end of the disk replaces an overwritten table.
     let file = File::options().write(true).open(disk.path()).unwrap();
     file.write_all_at(&[0; 4096], 4096).unwrap();
     let again = json(&["info", "-o", "partition=1", text(disk.path())]);
@@ -330,12 +330,12 @@ fn what_is_not_there_is_said() {
     info(
         "partition=2",
         5,
-        &["no ext4 volume in the part of it", "begins with zeroes"],
+        &["no ext4 volume in its part", "begins with zeroes"],
     );
     info("offset=1G", 1, &["in bytes, not in sectors"]);
     info("offset=1M,size=1G", 1, &["beyond its end"]);
     info("offset=100", 1, &["sectors of 512 bytes"]);
-    info("partition=2,offset=512", 1, &["say one or the other"]);
+    info("partition=2,offset=512", 1, &["use one or the other"]);
     info("partiton=2", 1, &["did you mean partition?"]);
     let scratch = Scratch::new("parts").unwrap();
     let dir = text(scratch.path());
@@ -346,7 +346,7 @@ fn what_is_not_there_is_said() {
     );
     assert!(!mount::is_mounted(scratch.path()));
     let whole = Image::make(8 * MIB, &Mkfs::new()).unwrap();
-    let words = ["it has no partition table", "leave partition= out"];
+    let words = ["it has no partition table", "remove partition="];
     fails(
         &["info", "-o", "partition=1", text(whole.path())],
         3,
@@ -354,7 +354,7 @@ fn what_is_not_there_is_said() {
     );
 }
 
-/// As mount(8) runs it. `offset=` does not come here: mount(8) makes a loop device of that itself.
+/// As mount(8) runs it. It does not pass `offset=` on: it makes a loop device for that itself.
 #[test]
 fn the_mount_helper_takes_a_partition() {
     let disk = disk(GPT);

@@ -1,9 +1,9 @@
 //! POSIX conformance: pjdfstest on a real mount.
 //!
-//! The configuration is `pjdfstest.toml` beside this file. Two runs: pjdfstest's tests of read-only
-//! file systems (EROFS) remount the file system, which is busy while a descriptor that another of
-//! its tests leaked is open for writing; so they have a run of their own. Every one of the 398
-//! tests must pass in one of the two.
+//! The configuration is `pjdfstest.toml` beside this file. There are two runs, because pjdfstest's
+//! tests of read-only file systems (EROFS) remount the file system, which is busy while a
+//! descriptor that another test leaked is open for writing. Every one of the 398 tests must pass in
+//! one of the two.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,8 +15,7 @@ use stetfs_testkit::{Image, Mkfs, Mounter, cmd, tools};
 /// Tests of version 0.2.2 on Linux.
 const TESTS: usize = 398;
 
-/// Tests that do not pass on StetFS, with the reason. One that passes all the same must be taken
-/// off.
+/// Tests that do not pass on StetFS, with the reason. A listed test that passes must be removed.
 const EXPECTED_FAILURES: &[(&str, &str)] = &[(
     "link::link_count_max",
     "skipped on any FUSE mount: glibc derives LINK_MAX from the type of the file system and does not know FUSE's",
@@ -29,7 +28,7 @@ enum Verdict {
     Skipped,
 }
 
-/// Reads `name   verdict` lines; what follows a verdict line indented is its message.
+/// Reads `name   verdict` lines; indented text after a verdict line is its message.
 fn parse(output: &str) -> BTreeMap<String, (Verdict, String)> {
     let mut results: BTreeMap<String, (Verdict, String)> = BTreeMap::new();
     let mut last = None;
@@ -60,8 +59,8 @@ fn parse(output: &str) -> BTreeMap<String, (Verdict, String)> {
 }
 
 /// A directory with a `mount` program that remounts through `stetfs`, for the tests that call
-/// `mount -o remount,ro DIR`: mount(8) would need the helper `/sbin/mount.fuse.stetfs`, which an
-/// installed StetFS has and a test must not put there.
+/// `mount -o remount,ro DIR`: mount(8) would need the helper `/sbin/mount.fuse.stetfs`, which a
+/// test must not install.
 fn remount_helper(mounter: &Mounter, dir: &Path) {
     let Mounter::Stetfs { binary, .. } = mounter else {
         return;
@@ -115,15 +114,15 @@ fn run(
     parse(&said)
 }
 
-/// Runs all tests on `mounter` and compares with the failures expected of it.
+/// Runs all tests on `mounter` and compares the failures with the expected ones.
 fn conforms(mounter: &Mounter, expected: &[(&str, &str)]) {
     let image = Image::make(512 << 20, &Mkfs::new()).unwrap();
-    // Another file system, for renames and links across.
+    // Another file system, for renames and links between file systems.
     let other_image = Image::make(64 << 20, &Mkfs::new()).unwrap();
     let mounted = mounter.mount(image.path()).unwrap();
     let other = kernel().mount(other_image.path()).unwrap();
-    // Other users must get in. The root itself: paths of sockets may have 107 bytes, so each
-    // counts.
+    // Other users must have access. The root itself is used: paths of sockets may have 107 bytes,
+    // so each byte counts.
     std::fs::set_permissions(
         mounted.path(),
         std::os::unix::fs::PermissionsExt::from_mode(0o777),
@@ -181,7 +180,7 @@ fn stetfs_conforms() {
     conforms(&stetfs(), EXPECTED_FAILURES);
 }
 
-/// The test itself: the kernel's ext4 passes everything.
+/// Proves the test itself: the kernel's ext4 passes everything.
 #[test]
 fn harness_kernel_conforms() {
     conforms(&kernel(), &[]);

@@ -1,6 +1,6 @@
-//! Programs that people run: git, SQLite, tar; and the server killed under each.
+//! Tests with common programs: git, SQLite, tar; and with the server killed under each.
 //!
-//! After a kill the volume is mounted again: what was synced must be there, the program's own check
+//! After a kill the volume is mounted again: synced data must be there, the program's own check
 //! must find its data in order, and e2fsck must find nothing.
 
 use std::fs;
@@ -24,7 +24,7 @@ fn volume(mounter: &Mounter) -> (Image, Mounted) {
     (image, mounted)
 }
 
-/// What was durable before a program was killed, to be found again after it.
+/// A tree that is durable before a program starts, and must be unchanged after the kill.
 struct Base {
     tree: Tree,
 }
@@ -40,7 +40,7 @@ impl Base {
         }
     }
 
-    /// Remounts (which recovers), checks what was synced, lets `check` look at the rest, and
+    /// Remounts (which recovers), checks the synced tree, lets `check` look at the rest, and
     /// unmounts for e2fsck.
     fn survives(&self, mounter: &Mounter, image: &Image, check: impl FnOnce(&Path)) {
         let mounted = mounter.mount(image.path()).unwrap();
@@ -53,14 +53,14 @@ impl Base {
     }
 }
 
-/// The programs notice by themselves (EIO, ENOTCONN), or `release` ends them.
+/// Kills the server. The programs notice by themselves (EIO, ENOTCONN), or `release` ends them.
 fn crash_under(mounted: Mounted, release: impl FnOnce()) {
     mounted.crash_with(Shutdown::NoLogFlush, release).unwrap();
 }
 
 fn reap(mut child: Child) {
-    // It fails by itself now that its file system is gone; not to wait for what it may still try,
-    // it is killed.
+    // The program would fail by itself without its file system; killing it saves waiting for its
+    // further attempts.
     let _ = child.kill();
     child.wait().unwrap();
 }
@@ -81,8 +81,8 @@ fn git(dir: &Path) -> Command {
         "-c",
         "init.defaultBranch=main",
     ]);
-    // Each object and ref durable when git says so; without it there is nothing to hold a file
-    // system to.
+    // git makes each object and ref durable before it reports success; otherwise there would be no
+    // promise to check.
     command.args(["-c", "core.fsync=all", "-c", "core.fsyncMethod=fsync"]);
     command
 }
@@ -159,7 +159,7 @@ fn git_works(mounter: &Mounter) {
     mounted.umount().unwrap();
 }
 
-/// Commits one after the other, each of which git fsyncs; the server is killed under them.
+/// Makes commits, each of which git fsyncs; the server is killed meanwhile.
 fn git_survives_a_kill(mounter: &Mounter) {
     let (image, mounted) = volume(mounter);
     let base = Base::make(&mounted);
@@ -167,7 +167,7 @@ fn git_survives_a_kill(mounter: &Mounter) {
     fs::create_dir(&repo).unwrap();
     cmd::run(git(&repo).args(["init", "-q"])).unwrap();
     fsync_all(mounted.path()).unwrap();
-    // Told on a pipe after each commit, so outside the volume.
+    // Reported on a pipe after each commit, outside the volume.
     let script = "i=0; while i=$((i+1)); do echo $i > file-$i; git add -A && git commit -q -m $i || exit 1; echo $i; done";
     let shell = git(&repo);
     let config: Vec<String> = shell
@@ -197,7 +197,7 @@ fn git_survives_a_kill(mounter: &Mounter) {
             .unwrap();
     }
     crash_under(mounted, || {});
-    // What it had acknowledged before it noticed.
+    // The commits that it reported before it noticed.
     last = lines
         .map_while(Result::ok)
         .filter_map(|l| l.parse().ok())
@@ -206,15 +206,15 @@ fn git_survives_a_kill(mounter: &Mounter) {
     reap(child);
     base.survives(mounter, &image, |root| {
         let repo = root.join("repo");
-        // A commit in flight may leave its lock; that is git's.
+        // A commit in flight may leave its lock, as it does on any file system.
         for lock in ["index.lock", "HEAD.lock", "refs/heads/main.lock"] {
             let _ = fs::remove_file(repo.join(".git").join(lock));
         }
         cmd::run(git(&repo).args(["fsck", "--full", "--strict", "--no-dangling"])).unwrap();
         let count = cmd::run(git(&repo).args(["rev-list", "--count", "HEAD"])).unwrap();
         let count: u32 = count.trim().parse().unwrap();
-        // git fsyncs what it writes but not the rename of the branch's file: the last may be
-        // missing, the one before was made durable with the fsyncs of the last.
+        // git fsyncs its files but not the rename of the branch's file: the last commit may be
+        // missing; the one before became durable with the fsyncs of the last.
         assert!(
             count + 1 >= last,
             "{last} commits were acknowledged, {count} are there"
@@ -236,8 +236,8 @@ fn sqlite(database: &Path, sql: &str) -> String {
     .unwrap()
 }
 
-/// Inserts rows, one a transaction, durable when acknowledged; the server is killed after some were
-/// acknowledged.
+/// Inserts rows, one per transaction, each durable when acknowledged; the server is killed after
+/// some acknowledgements.
 fn sqlite_survives_a_kill(mounter: &Mounter, journal_mode: &str) {
     let (image, mounted) = volume(mounter);
     let base = Base::make(&mounted);
@@ -251,7 +251,7 @@ fn sqlite_survives_a_kill(mounter: &Mounter, journal_mode: &str) {
     let served = mounted.path().join("served");
     std::fs::write(&served, "").unwrap();
     fsync_all(mounted.path()).unwrap();
-    // stdbuf: each answer comes when it is given, not when a buffer is full.
+    // stdbuf makes each answer appear at once, without buffering.
     let mut child = Command::new("stdbuf")
         .args(["-oL", "sqlite3", "-batch", "-bail"])
         .arg(&database)
@@ -262,13 +262,13 @@ fn sqlite_survives_a_kill(mounter: &Mounter, journal_mode: &str) {
         .unwrap();
     let mut input = child.stdin.take().unwrap();
     let feeder = std::thread::spawn(move || {
-        // EXTRA: with FULL, SQLite does not sync the directory after it has removed the rollback
+        // EXTRA: with FULL, SQLite does not sync the directory after it removed the rollback
         // journal, and the last transaction may be rolled back.
         let _ = writeln!(input, "PRAGMA synchronous=EXTRA;");
         for i in 1..1_000_000 {
-            // Two tables' worth of pages a transaction, so that half of one would show. SQLite
-            // takes a directory that it cannot open for one that needs no sync: only a file that
-            // can be opened says that the server lived until then.
+            // A transaction writes pages of two tables, so that half of it would be visible. SQLite
+            // treats a directory that it cannot open as one that needs no sync; only a file that
+            // can be opened proves that the server lived until then.
             let sql = format!(
                 "BEGIN; INSERT INTO t VALUES({i}, randomblob(3000), NULL); UPDATE t SET twice={i} WHERE id > {i} - 10; COMMIT; SELECT 'ack', {i} WHERE readfile('{}') NOT NULL;",
                 served.display()
@@ -337,8 +337,7 @@ fn sqlite_works(mounter: &Mounter, journal_mode: &str) {
 
 // --- tar ---
 
-/// All that tar can carry. It leaves sockets out, knows no inode flags, and stores times as it
-/// likes before 1970.
+/// Everything that tar can carry: no sockets, no inode flags, no times before 1970.
 fn tar_plan() -> Plan {
     [Section::Special, Section::Flags]
         .into_iter()
@@ -375,7 +374,8 @@ fn pipe_tar(from: &Path, to: &Path) -> (Child, Child) {
     (pack, unpack)
 }
 
-/// A tree on a kernel mount, to be copied. (Some attributes of it root's file system may not have.)
+/// A tree on a kernel mount, to be copied. (Root's file system may not support some of its
+/// attributes.)
 fn tar_source() -> (Image, Mounted) {
     let (image, mounted) = volume(&kernel());
     fs::create_dir(mounted.path().join("tree")).unwrap();
@@ -417,7 +417,7 @@ fn tar_survives_a_kill(mounter: &Mounter) {
     let to = mounted.path().join("copy");
     fs::create_dir(&to).unwrap();
     let (pack, unpack) = pipe_tar(&source.path().join("tree"), &to);
-    // The large directory is created in the middle of the copy.
+    // tar creates the large directory in the middle of the copy.
     wait_until("tar reaching the large directory", || {
         to.join("directories/many").exists()
     });
@@ -427,7 +427,7 @@ fn tar_survives_a_kill(mounter: &Mounter) {
         reap(pack);
     });
     base.survives(mounter, &image, |root| {
-        // Whatever part of the copy is there, it can be read and removed.
+        // A partial copy can be read and removed.
         if root.join("copy").exists() {
             Tree::capture(&root.join("copy"), &CaptureOptions::default()).unwrap();
             fs::remove_dir_all(root.join("copy")).unwrap();
@@ -469,7 +469,7 @@ macro_rules! programs {
         fn $name() {
             $test(&stetfs());
         }
-        /// The test itself, on the kernel's ext4.
+        /// Proves the test itself, on the kernel's ext4.
         #[test]
         fn $harness() {
             $test(&kernel());

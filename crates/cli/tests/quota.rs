@@ -1,4 +1,4 @@
-//! Limits and projects, as users of a mounted volume meet them. e2fsck is the judge of usage.
+//! Tests of limits and projects on a mounted volume. e2fsck checks the usage.
 
 use std::fs::File;
 use std::path::Path;
@@ -18,7 +18,7 @@ fn image() -> Image {
 }
 
 fn quota(image: &Image, args: &[&str]) -> serde_json::Value {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_stetfs"));
+    let mut command = Command::new(crate::BINARY);
     command.args(["--json", "quota"]).arg(image.path());
     let out = cmd::run(command.args(args)).unwrap();
     match out.trim() {
@@ -27,7 +27,7 @@ fn quota(image: &Image, args: &[&str]) -> serde_json::Value {
     }
 }
 
-/// Bytes and inodes.
+/// Usage of an id: bytes and inodes.
 fn used(image: &Image, kind: &str, id: u64) -> (u64, u64) {
     let quota = quota(image, &[]);
     let kinds = quota["kinds"].as_array().unwrap();
@@ -39,7 +39,7 @@ fn used(image: &Image, kind: &str, id: u64) -> (u64, u64) {
     })
 }
 
-/// Runs a shell script in `dir` as a user without privileges, and gives what it says.
+/// Runs a shell script in `dir` as a user without privileges, and returns its output.
 fn as_user(dir: &Path, script: &str) -> String {
     let mut command = Command::new("setpriv");
     command.args(["--reuid", USER, "--regid", USER, "--clear-groups"]);
@@ -63,7 +63,7 @@ fn fill(options: &str, script: &str) {
     assert!(!said.contains("quota"), "{options}: {said}");
     let said = as_user(&dir, "touch 3");
     assert!(said.contains("quota exceeded"), "{options}: {said}");
-    // Root may.
+    // Root may exceed limits.
     std::fs::write(dir.join("large"), vec![1; 3 << 20]).unwrap();
     mounted.umount().unwrap();
     image.e2fsck_fn().unwrap();
@@ -71,11 +71,11 @@ fn fill(options: &str, script: &str) {
 
 #[test]
 fn limits_hold_for_users() {
-    // A directory, a file that fills what is left but for a block, and a block for another file.
+    // A directory, a file that fills the limit except for one block, and a block for another file.
     let write = "dd if=/dev/zero of=1 bs=64k count=40; truncate -s 1M 1; truncate -s 100k 1";
     fill("", write);
-    // The kernel's cache does not say who wrote: the owner, and where fsync(2) or close(2) hear of
-    // it.
+    // The kernel's cache does not say which process wrote: the file's owner is charged, at fsync(2)
+    // or close(2).
     fill(
         "writeback_cache",
         "dd if=/dev/zero of=1 bs=64k count=40 conv=fsync; truncate -s 100k 1",
@@ -102,11 +102,7 @@ fn projects_are_set_with_chattr() {
     image.e2fsck_fn().unwrap();
     assert_eq!(used(&image, "project", 77), (4096 * 3, 3));
     assert_eq!(used(&image, "project", 78), (4096 * 5, 1));
-    let shown = cmd::run(
-        Command::new(env!("CARGO_BIN_EXE_stetfs"))
-            .arg("quota")
-            .arg(image.path()),
-    );
+    let shown = cmd::run(Command::new(crate::BINARY).arg("quota").arg(image.path()));
     assert!(shown.unwrap().contains("project"));
 }
 
@@ -114,14 +110,14 @@ fn projects_are_set_with_chattr() {
 fn volumes_without_quota_say_so() {
     let image = Image::make(16 << 20, &Mkfs::blocks(1024)).unwrap();
     assert_eq!(quota(&image, &[])["kinds"], serde_json::json!([]));
-    let mut command = Command::new(env!("CARGO_BIN_EXE_stetfs"));
+    let mut command = Command::new(crate::BINARY);
     command.arg("quota").arg(image.path());
     let said = cmd::run(command.args(["--set", "user:1", "--space", "1G"])).unwrap_err();
     assert!(said.to_string().contains("tune2fs -Q"), "{said}");
     image.e2fsck_fn().unwrap();
 }
 
-/// Shown and set while the volume is mounted, as of now; what was set stands.
+/// Limits can be shown and set while the volume is mounted, with immediate effect, and stay.
 #[test]
 fn a_mounted_volume_shows_and_takes_limits() {
     let d = Daemon::unmounted(image());
@@ -151,11 +147,11 @@ fn a_mounted_volume_shows_and_takes_limits() {
             human.lines().any(|l| l.trim().starts_with("root ")),
             "{human}"
         );
-        // What is said to be set is durable.
+        // A limit that was reported as set is durable.
         let more = 3 * hard;
         let size = more.to_string();
         ok(&["quota", d.dir(), "--set", "user:12345", "--space", &size]);
-        // Asked again for the root's attributes, the kernel meets the end of the server.
+        // Asked again for the root's attributes, the kernel notices that the server ended.
         File::create(d.file("last")).unwrap();
         d.crash();
         ok(&["recover", d.image()]);
@@ -190,7 +186,7 @@ fn a_mounted_volume_shows_and_takes_limits() {
     fails(
         &["quota", "-o", "partition=1", d.dir()],
         1,
-        &["is no image"],
+        &["is not an image"],
     );
     ok(&["umount", d.dir()]);
     fails(&["quota", d.dir()], 3, &[]);

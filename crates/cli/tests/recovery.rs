@@ -1,5 +1,5 @@
-//! What the commands say of recovery: each count and sentence is true, and what `info` predicts
-//! happens.
+//! Tests of the reports of recovery: each count and sentence is true, and the prediction of `info`
+//! comes true.
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::AsFd;
@@ -16,8 +16,8 @@ use stetfs_testkit::{
     Image, KernelMount, LoopDev, Mkfs, Scratch, cmd, loopdev::LoopOptions, mount, wait_until,
 };
 
-/// Recovers the volume after asking what that will do; both are to agree. Gives the exit code and
-/// what was done.
+/// Recovers the volume after asking for a prediction; both must agree. Returns the exit code and
+/// the report.
 fn as_predicted(what: &str, args: &[&str]) -> (i32, Value) {
     let (code, info) = answer(&[&["info"], args].concat());
     assert_eq!(code, 0, "{what}: {info}");
@@ -32,8 +32,8 @@ fn as_predicted(what: &str, args: &[&str]) -> (i32, Value) {
     (code, done["recovery"].clone())
 }
 
-/// Keeps a mount busy, with all that a log may hold at its end; gives what is to stay open
-/// meanwhile.
+/// Fills a mount's log with everything that it may hold at its end; returns files that must stay
+/// open meanwhile.
 fn work(d: &Daemon) -> Vec<File> {
     std::fs::create_dir(d.file("dir")).unwrap();
     for i in 0..40u8 {
@@ -54,7 +54,7 @@ fn work(d: &Daemon) -> Vec<File> {
         file
     });
     rustix::fs::syncfs(File::open(&d.dir).unwrap()).unwrap();
-    // A file that takes the place of another, synced by itself.
+    // A file that replaces another, synced by itself.
     std::fs::write(d.file("old"), "old").unwrap();
     let mut new = File::create(d.file("new")).unwrap();
     new.write_all(b"new").unwrap();
@@ -68,8 +68,7 @@ fn work(d: &Daemon) -> Vec<File> {
     open.into()
 }
 
-/// An image of these features, with what is left when the server of its mount is killed in the
-/// middle.
+/// An image with these features, as a killed server leaves it in the middle of work.
 fn crashed(mkfs: &Mkfs, options: &str) -> Image {
     let d = Daemon::unmounted(Image::make(64 << 20, mkfs).unwrap());
     d.mount(options);
@@ -101,7 +100,7 @@ fn info_predicts_what_recover_does() {
             assert!(count("transactions") > 0 && count("blocks") > 0, "{done}");
             let has_records = ["ijournal", "stet"].contains(&preset);
             assert_eq!(count("records") > 0, has_records, "{what}: {done}");
-            // The file that was replaced too, if the kernel had not let go of it yet.
+            // Also the replaced file, if the kernel had not forgotten it yet.
             assert!(matches!(count("deleted"), 3 | 4), "{what}: {done}");
             assert_eq!(count("orphans_left"), 0, "{what}: {done}");
             image.e2fsck_fn().unwrap();
@@ -112,7 +111,7 @@ fn info_predicts_what_recover_does() {
     }
 }
 
-/// Where a block of the log is in an image of blocks of 4 KiB.
+/// The byte offset of a log block, in an image with blocks of 4 KiB.
 fn log_at(image: &Image, block: u64) -> u64 {
     let block = image.debugfs(&format!("bmap <8> {block}")).unwrap();
     block.trim().parse::<u64>().unwrap() * 4096
@@ -143,7 +142,7 @@ fn info_predicts_what_recover_refuses() {
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).unwrap())
         .filter(|record| record["record"] == "descriptor");
-    // No later one of its block follows it.
+    // The last image of its block in the log.
     let last = descriptors.next_back().unwrap()["log_block"]
         .as_u64()
         .unwrap();
@@ -163,19 +162,19 @@ fn info_predicts_what_recover_refuses() {
     }
     let state = json(&["info", &path(&image)]);
     assert_eq!(state["state"], "has errors", "{state}");
-    // Another time there is nothing to replay; what is left is still told.
+    // The second time there is nothing to replay; the remaining problems are reported again.
     let (code, again) = as_predicted("salvaged", &[&path(&image)]);
     assert_eq!((code, &again["orphans_left"]), (8, &json!(3)), "{again}");
     assert!(again["has_errors"] == true && again["transactions"] == 0);
     image.e2fsck_fy().unwrap();
 
-    // A feature of the journal that nobody knows.
+    // An unknown feature of the journal.
     let image = sound.copy().unwrap();
     patch(&image, log_at(&image, 0) + 0x28, |b| b[0] |= 0x40);
     let (code, _) = as_predicted("an unknown journal feature", &[&path(&image)]);
     assert_eq!(code, 5);
 
-    // A feature of the volume.
+    // An unknown feature of the volume.
     let image = sound.copy().unwrap();
     image.debugfs_write("feature FEATURE_I29").unwrap();
     let (code, _) = as_predicted("an unknown feature", &[&path(&image)]);
@@ -190,7 +189,7 @@ fn info_predicts_what_recover_refuses() {
     assert_eq!((code, &done["orphans_left"]), (8, &json!(1)), "{done}");
     assert_eq!(done["has_errors"], true);
 
-    // A volume that nobody can write.
+    // A volume on a write-protected device.
     let image = sound.copy().unwrap();
     let read_only = LoopOptions {
         read_only: true,
@@ -220,8 +219,8 @@ fn a_journal_elsewhere_is_named_to_recover_and_info() {
     let open = work(&d);
     d.kill9();
     drop(open);
-    // It looks for the journal where udev would link it: that there is something to do shows
-    // without.
+    // It looks for the journal where udev would link it: even without the journal it reports that
+    // recovery is needed.
     fails(&["umount", d.dir()], 6, &["was gone", "stetfs recover"]);
 
     let refused = |option: &[&str], word: &str| {
@@ -236,7 +235,7 @@ fn a_journal_elsewhere_is_named_to_recover_and_info() {
     refused(&[], "was not found");
     let foreign = journal_of();
     let other = format!("journal_path={}", foreign.path().display());
-    refused(&["-o", &other], "of another volume");
+    refused(&["-o", &other], "belongs to another volume");
     fails(
         &["recover", "-o", "journal_path=/nonexistent", d.image()],
         5,
@@ -261,10 +260,10 @@ fn region(dir: &Path) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// Appends and syncs, which takes a record each and no flush; gives what the file has then.
+/// Appends and syncs, each sync with a record and without a flush; returns the content.
 ///
-/// A sync(2) of anybody on the machine reaches this volume too, and flushes. A round beside one
-/// says nothing, so it is taken again.
+/// Any sync(2) on the machine reaches this volume too, and flushes. A round with one proves
+/// nothing, so it is repeated.
 fn append_and_sync(d: &Daemon) -> Vec<u8> {
     let path = d.file("log");
     let mut file = File::create(&path).unwrap();
@@ -330,7 +329,7 @@ fn records_in_a_region_are_recovered_or_told() {
     problem(&[], "name it with nvm=PATH");
     let other = Scratch::new("nvm").unwrap();
     let zeroes = format!("nvm={}", region(other.path()));
-    problem(&["-o", &zeroes], "there are only zeroes");
+    problem(&["-o", &zeroes], "it holds only zeroes");
     assert!(std::fs::read(d.image.path()).unwrap() == before);
     assert!(ok(&["dump", "journal", d.image()]).contains("in a region"));
     let (code, done) = as_predicted("with its region", &["-o", &nvm, d.image()]);
@@ -340,7 +339,7 @@ fn records_in_a_region_are_recovered_or_told() {
     assert!(std::fs::read(d.file("log")).unwrap() == expected);
     ok(&["umount", d.dir()]);
 
-    // The same, had the region been lost.
+    // The same, as if the region had been lost.
     std::fs::write(d.image.path(), before).unwrap();
     ok(&["recover", "--without-nvm", d.image()]);
     e2fsck_said(d.image.path(), &["-fn"], 0).unwrap();
@@ -350,7 +349,7 @@ fn records_in_a_region_are_recovered_or_told() {
     ok(&["umount", d.dir()]);
 }
 
-/// Memory without a disk behind it: the mount says so. The next mount recovers by itself, and a
+/// Memory without a disk behind it: the mount warns. The next mount recovers by itself, and a
 /// closed volume needs no region.
 #[test]
 fn a_region_on_tmpfs_survives_the_server() {
@@ -369,7 +368,7 @@ fn a_region_on_tmpfs_survives_the_server() {
     fails(
         &["mount", "-o", "remount,nvm=/dev/shm/other", "none", d.dir()],
         1,
-        &["cannot change where records"],
+        &["cannot change the place of file records"],
     );
     append_and_sync(&d);
     ok(&["umount", d.dir()]);
@@ -381,7 +380,7 @@ fn a_region_on_tmpfs_survives_the_server() {
 }
 
 /// Two volumes have their records in parts of one file: neither gets a byte of the other's, while
-/// both are mounted, after a kill, and while they are recovered.
+/// both are mounted, after a kill, and during recovery.
 #[test]
 fn volumes_share_a_file_for_records() {
     let scratch = tempfile::tempdir_in("/dev/shm").unwrap();
@@ -418,7 +417,7 @@ fn volumes_share_a_file_for_records() {
         &["begins at byte"],
     );
     all[0].crash();
-    // Recovered beside the other, which goes on.
+    // Recovered while the other stays mounted.
     let other = part(1);
     fails(
         &["recover", "-o", &other, all[0].image()],
@@ -430,7 +429,7 @@ fn volumes_share_a_file_for_records() {
     fails(
         &["recover", "-o", &other, all[0].image()],
         5,
-        &["of volume"],
+        &["belongs to volume"],
     );
     for (n, d) in all.iter().enumerate() {
         ok(&["recover", "-o", &part(n), d.image()]);
@@ -444,8 +443,8 @@ fn volumes_share_a_file_for_records() {
     }
 }
 
-/// The image is sparse, and its host has no room for what it has not written yet: none, or not
-/// enough.
+/// The image is sparse, and its host has no room, or not enough, for the blocks that it has not
+/// written yet.
 #[test]
 fn a_full_host_is_no_damage() {
     for (preset, pages) in [("data", 0), ("data", 12), ("ijournal", 12)] {
@@ -484,7 +483,7 @@ fn a_full_host_is_no_damage() {
     }
 }
 
-/// Features and state words of the superblock that tell of a mount that did not end.
+/// Features and state words of the superblock that indicate an unfinished mount.
 fn marks(image: &Image) -> Vec<&'static str> {
     let said = image.debugfs("stats -h").unwrap();
     let marks = [
@@ -500,7 +499,7 @@ fn marks(image: &Image) -> Vec<&'static str> {
     found
 }
 
-/// As the kernel does it where the device can be written.
+/// A read-only mount replays the journal, as the kernel does, if the device can be written.
 #[test]
 fn a_read_only_mount_finishes_what_a_crash_left() {
     for features in ["^orphan_file", "orphan_file"] {
@@ -574,7 +573,7 @@ fn an_unmount_of_a_killed_server_tells_what_may_be_lost() {
     );
     assert!(!mount::is_mounted(&d.dir));
 
-    // Nothing can be lost of what was only read.
+    // A volume that was only read has nothing to lose.
     ok(&["recover", d.image()]);
     d.mount("ro");
     d.kill9();
@@ -613,7 +612,7 @@ fn protected(program: &Path, args: &[&str], dir: &Path) {
     ok(&["umount", dir]);
 }
 
-/// `blockdev --setro`, taken back at the end: the loop device's next user would have it else.
+/// `blockdev --setro`, undone at the end: the next user of the loop device would inherit it.
 struct SetReadOnly<'a>(&'a Path);
 
 impl SetReadOnly<'_> {
@@ -654,7 +653,7 @@ fn a_write_protected_source_is_mounted_read_only() {
     protected(program, &["mount", dev, fs], &dir);
     protected(program, &["mount", "-o", "rw", dev, fs], &dir);
     protected(&helper, &[dev, fs, "-o", "rw,noatime"], &dir);
-    // Asked for, it is no news.
+    // No warning if read-only was requested.
     let said = stetfs(&["mount", "-o", "ro", dev, fs]);
     assert!(said.status.success() && said.stderr.is_empty());
     ok(&["umount", fs]);
@@ -679,7 +678,7 @@ fn a_write_protected_source_is_mounted_read_only() {
     protected(program, &["mount", there.to_str().unwrap(), fs], &dir);
     cmd::run(Command::new("umount").arg(&host)).unwrap();
 
-    // Without a word of its own where the journal is dirty: nothing is shown that may be
+    // A dirty journal that cannot be replayed is an error without `norecovery`: the volume may be
     // inconsistent.
     let image = crashed(&Mkfs::new(), "commit=900");
     let device = LoopDev::attach(image.path(), options).unwrap();
@@ -695,7 +694,7 @@ fn a_write_protected_source_is_mounted_read_only() {
 /// `FS_IOC_SETFSLABEL`.
 const SETFSLABEL: u32 = 0x4100_9432;
 
-/// Who looks at the device of a mounted volume sees its name as soon as it is synced, and so the
+/// A program that reads the device of a mounted volume sees a new label after a sync, and so the
 /// rest of the superblock.
 #[test]
 fn a_label_set_online_is_on_the_device_after_a_sync() {
@@ -707,7 +706,7 @@ fn a_label_set_online_is_on_the_device_after_a_sync() {
         let said = String::from_utf8(cmd::output(out).unwrap().stdout).unwrap();
         said.trim().to_owned()
     };
-    // The loop device; from now on the kernel holds what is read of it.
+    // The loop device; from now on the kernel caches the blocks that are read.
     let source = cmd::run(Command::new("findmnt").args(["-no", "SOURCE", d.dir()])).unwrap();
     let shown = source.trim().to_owned();
     assert_eq!(blkid(&shown), "");
@@ -722,7 +721,7 @@ fn a_label_set_online_is_on_the_device_after_a_sync() {
         assert_eq!(blkid(&shown), label);
         std::fs::write(d.file(label), label).unwrap();
     }
-    // And not only there.
+    // And not only in the kernel's cache.
     d.kill9();
     fails(&["umount", d.dir()], 6, &["was gone"]);
     ok(&["recover", d.image()]);

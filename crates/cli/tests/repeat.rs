@@ -1,5 +1,5 @@
-//! Images that are the same, byte for byte, when they are made again (`epoch=`), and volumes that
-//! stay as they are while they are only read.
+//! Tests of reproducible images, the same byte for byte (`epoch=`), and of volumes that are only
+//! read and stay unchanged.
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::common::daemon::{BINARY, Daemon, fails, ok};
 use stetfs_testkit::{Image, Mkfs, Scratch};
 
 const EPOCH: &str = "1700000000";
-/// Its second from which a file of the source is.
+/// The modification time of some source files, after the epoch.
 const LATER: &str = "@1800000000";
 const UUID: &str = "6f5f3d2e-1111-4222-8333-944444444444";
 
@@ -24,8 +24,8 @@ fn noise(seed: u64, bytes: usize) -> Vec<u8> {
     (0..bytes).map(|_| rng.u8(..)).collect()
 }
 
-/// A tree with a directory of many names, a file with a hole, links, and times of which some are
-/// after the epoch.
+/// A tree with a directory of many names, a file with a hole, links, and some times after the
+/// epoch.
 fn source(at: &Path) {
     fs::create_dir_all(at.join("many")).unwrap();
     for n in 0..400 {
@@ -71,11 +71,11 @@ fn stetfs(epoch: Option<&str>, args: &[&str]) {
     run(&mut command);
 }
 
-/// Builds an image of 16 MiB and gives its bytes.
+/// Builds an image of 16 MiB and returns its bytes.
 fn build(source: &Path, archive: &str, epoch: Option<&str>, options: &str) -> Vec<u8> {
     let image = Image::sparse(16 << 20).unwrap();
     run(Command::new("mke2fs")
-        // The second is for mke2fs before 1.47.1.
+        // The second variable is for mke2fs before 1.47.1.
         .env("SOURCE_DATE_EPOCH", EPOCH)
         .env("E2FSPROGS_FAKE_TIME", EPOCH)
         .args(["-q", "-F", "-t", "ext4", "-U", UUID, "-E"])
@@ -84,7 +84,7 @@ fn build(source: &Path, archive: &str, epoch: Option<&str>, options: &str) -> Ve
     let place = |path: &str| format!("{}:{path}", image.path().display());
     let all = format!("{}/.", source.display());
     stetfs(epoch, &["cp", "-a", "-o", options, &all, &place("/")]);
-    // Six times the file do not fit: what is freed must be had again.
+    // Six times the file does not fit: freed space must be reused.
     stetfs(
         epoch,
         &["tar", "-x", "-o", options, "-f", archive, &place("/")],
@@ -120,7 +120,7 @@ fn an_image_made_again_is_the_same_whatever_the_journal_and_its_times() {
     let build = |epoch, options| build(&tree, &archive, epoch, options);
 
     let first = build(Some(EPOCH), "cache=64M");
-    // When commits and writes happen does not count.
+    // The times of commits and writes do not matter.
     for options in ["cache=64M", "cache=2M,commit=1,dirty_expire=0.1,threads=1"] {
         same(&first, &build(Some(EPOCH), options), options);
     }
@@ -131,7 +131,7 @@ fn an_image_made_again_is_the_same_whatever_the_journal_and_its_times() {
     // By the option alone, too.
     let said = format!("epoch={EPOCH}");
     same(&first, &build(None, &said), "the option");
-    // And it is the epoch that does it.
+    // The epoch makes the difference.
     assert_ne!(first, build(Some("1700000001"), "cache=64M"));
     assert_ne!(build(None, "cache=64M"), build(None, "cache=64M"));
 }

@@ -1,5 +1,5 @@
-//! What goes wrong below a mount or around it: the server says what, does not panic and does not
-//! hang; what was synced stands after recovery, and e2fsck finds nothing.
+//! Tests of failures below a mount or around it: the server reports them, does not panic and does
+//! not hang; synced data is there after recovery, and e2fsck finds nothing.
 
 use std::fs::File;
 use std::io::Write;
@@ -18,14 +18,14 @@ use stetfs_fuse::{DeviceFs, MountOptions, Service};
 use stetfs_testkit::image::e2fsck;
 use stetfs_testkit::{Image, Mkfs, Mounted, Scratch, StetMount, cmd, wait_until};
 
-/// 256 KiB that say which file they are of.
+/// 256 KiB that identify their file.
 fn content(i: u64) -> Vec<u8> {
     (0..32_768u64)
         .flat_map(|n| (i << 32 | n).to_le_bytes())
         .collect()
 }
 
-/// A file, durable with its name when this succeeds.
+/// Writes a file; it is durable with its name when this succeeds.
 fn write_synced(dir: &Path, i: u64) -> std::io::Result<()> {
     let mut file = File::create(dir.join(format!("f{i}")))?;
     file.write_all(&content(i))?;
@@ -33,8 +33,8 @@ fn write_synced(dir: &Path, i: u64) -> std::io::Result<()> {
     File::open(dir)?.sync_all()
 }
 
-/// Files `f0` … as [`write_synced`] makes them, until one fails; those that are durable, and the
-/// error.
+/// Writes files `f0` … with [`write_synced`], until one fails; returns the number of durable files,
+/// and the error.
 fn write_until_it_fails(dir: &Path, most: u64) -> (u64, Option<std::io::Error>) {
     for i in 0..most {
         if let Err(e) = write_synced(dir, i) {
@@ -55,7 +55,7 @@ fn mount_with(volume: &Path, options: &str) -> StetMount {
     }
 }
 
-/// Unmounts, whether that can be clean or not, and gives what the server said.
+/// Unmounts, cleanly or not, and returns the server's log.
 fn take_down(mount: StetMount) -> String {
     let _ = cmd::output(Command::new(BINARY).arg("umount").arg(mount.path())).unwrap();
     let log = mount.log();
@@ -64,8 +64,7 @@ fn take_down(mount: StetMount) -> String {
     log
 }
 
-/// Recovers the volume, has e2fsck look at it, and finds the first `synced` files as they were
-/// written.
+/// Recovers the volume, runs e2fsck, and checks that the first `synced` files are as written.
 fn recovered(volume: &Path, synced: u64, what: &str) {
     cmd::run(Command::new(BINARY).arg("recover").arg(volume)).unwrap();
     e2fsck(volume, &["-fn"], 0).unwrap_or_else(|e| panic!("{what}: {e}"));
@@ -75,7 +74,7 @@ fn recovered(volume: &Path, synced: u64, what: &str) {
         let is = is.unwrap_or_else(|e| panic!("{what}: f{i} of {synced}: {e}"));
         assert!(is == content(i), "{what}: f{i} is not as it was synced");
     }
-    // And it is written again.
+    // The volume can be written again.
     std::fs::write(mounted.path().join("after"), "stet").unwrap();
     mounted.umount().unwrap();
     e2fsck(volume, &["-fn"], 0).unwrap();
@@ -99,7 +98,7 @@ fn the_host_is_full_under_a_sparse_image() {
         ),
         "{error}"
     );
-    // What is there can still be read.
+    // Existing files can still be read.
     assert!(std::fs::read(mounted.path().join("f0")).unwrap() == content(0));
     let log = take_down(mounted);
     assert!(
@@ -110,7 +109,7 @@ fn the_host_is_full_under_a_sparse_image() {
     recovered(&image, synced, "a full host");
 }
 
-/// A device in this process, as a file that can be mounted.
+/// A simulated device in this process, as a file that can be mounted.
 struct Faulty {
     device: Arc<FaultInjector<MemDevice>>,
     _service: Service,
@@ -134,7 +133,7 @@ impl Faulty {
     }
 }
 
-/// One run: the device fails from its `after`-th request of a kind on, once or for good.
+/// A run: the device fails from its `after`-th request of a kind on, once or permanently.
 fn fail_at(image: &Image, op: Op, after: u64, times: u64) -> bool {
     let what = format!("{op} {after}, {times} times");
     let faulty = Faulty::new(image);
@@ -166,8 +165,8 @@ fn fail_at(image: &Image, op: Op, after: u64, times: u64) -> bool {
     failed
 }
 
-/// The places where two files lie fail, for writes alone: who syncs is told, once for each
-/// descriptor, and all else goes on (xfstests' generic/441, 484 and 487).
+/// Writes to the blocks of two files fail: a sync of them gets an error, once per descriptor, and
+/// everything else goes on (xfstests' generic/441, 484 and 487).
 #[test]
 fn file_data_that_cannot_be_written_stops_nothing() {
     let image = Image::make(64 << 20, &Mkfs::blocks(4096)).unwrap();
@@ -214,7 +213,7 @@ fn file_data_that_cannot_be_written_stops_nothing() {
         for file in &openers {
             assert_eq!(told(file), (Some(libc::EIO), None), "{preset}");
         }
-        // Without handles nobody knows that it was opened later.
+        // Without handles the server does not know that the file was opened later.
         let late = (opens == "stateless").then_some(libc::EIO);
         assert_eq!(fsync(&open("f0")), late, "{preset}: others were told");
         let mut sync = Command::new("sync");
@@ -227,11 +226,11 @@ fn file_data_that_cannot_be_written_stops_nothing() {
         assert_eq!((syncfs(), syncfs()), (Some(libc::EIO), None), "{preset}");
         open("f1").write_all_at(b"unsynced", 9).unwrap();
         assert_eq!((syncfs(), syncfs()), (Some(libc::EIO), None), "{preset}");
-        // All else goes on meanwhile.
+        // Everything else goes on meanwhile.
         write_synced(mounted.path(), 3).unwrap();
         std::fs::rename(mounted.path().join("f3"), mounted.path().join("f2")).unwrap();
 
-        // A remount does not forget whom to tell.
+        // A remount does not forget which descriptors are to get the error.
         let late = open("f1");
         openers[0].write_all_at(&[7; 50_000], 0).unwrap();
         let remounted = Command::new(BINARY)
@@ -277,13 +276,13 @@ fn the_device_fails_at_any_request() {
     }
 }
 
-/// Somebody truncates the image of a mounted volume, and gives it its length back later: what was
-/// cut off reads as an error, never as something else.
+/// The image of a mounted volume is truncated, and later extended to its old length: the lost part
+/// reads as an error, never as other data.
 #[test]
 fn the_image_shrinks_while_it_is_mounted() {
     const FILES: u64 = 900;
     const CUT: u64 = 180 << 20;
-    // Two groups; behind the journal, which mke2fs puts in the middle, there is data alone.
+    // Two groups; behind the journal, which mke2fs puts in the middle, there is only data.
     let image = Image::make(256 << 20, &Mkfs::blocks(4096).journal_mib(4)).unwrap();
     let journal_end: u64 = image
         .debugfs("bmap <8> 1023")
@@ -338,7 +337,7 @@ fn the_image_shrinks_while_it_is_mounted() {
     mounted.umount().unwrap();
 }
 
-/// `/sys/fs/fuse/connections/N/abort`: what an administrator does to a mount that hangs.
+/// `/sys/fs/fuse/connections/N/abort`: an administrator's remedy for a mount that hangs.
 #[test]
 fn the_connection_is_aborted() {
     let image = Image::make(64 << 20, &Mkfs::new()).unwrap();
@@ -357,7 +356,7 @@ fn the_connection_is_aborted() {
     }
     let mut open = File::create(mounted.path().join("open")).unwrap();
     open.write_all(&[7; 5000]).unwrap();
-    // The kernel's own way to write a device number.
+    // The kernel's own form of a device number.
     let dev = mounted.path().metadata().unwrap().dev();
     let number = rustix::fs::major(dev) << 20 | rustix::fs::minor(dev);
     std::fs::write(control.join(number.to_string()).join("abort"), "1").unwrap();
@@ -371,7 +370,7 @@ fn the_connection_is_aborted() {
     cmd::run(Command::new("umount").arg(&control)).unwrap();
 }
 
-/// Two of SIGTERM, or SIGKILL, in the middle of writers on several threads.
+/// SIGTERM twice, or SIGKILL, while several threads write.
 #[test]
 fn the_server_is_ended_under_its_users() {
     for signals in [&[Signal::TERM, Signal::TERM][..], &[Signal::KILL]] {
@@ -380,7 +379,7 @@ fn the_server_is_ended_under_its_users() {
         let mounted = mount(image.path());
         let pid = Pid::from_raw(i32::try_from(mounted.pid().unwrap()).unwrap()).unwrap();
         let stop = AtomicBool::new(false);
-        // Once it is unmounted, the path leads to what was below.
+        // After the unmount the path leads to the covered directory.
         let root = File::open(mounted.path()).unwrap();
         let dir = PathBuf::from(format!("/proc/self/fd/{}", root.as_raw_fd()));
         let synced: u64 = std::thread::scope(|scope| {
@@ -416,7 +415,7 @@ fn the_server_is_ended_under_its_users() {
     }
 }
 
-/// A descriptor that outlives its server says so.
+/// A descriptor that outlives its server reports errors.
 #[test]
 fn what_is_open_when_the_server_dies_fails_and_can_be_closed() {
     let image = Image::make(64 << 20, &Mkfs::new()).unwrap();

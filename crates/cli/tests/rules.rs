@@ -1,58 +1,32 @@
-//! The numbered rules of the modules: each is defined once, held by an assertion or a test that cites it, and in the index.
+//! Tests of the numbered rules: each rule is defined once, is held by an assertion or a test that
+//! cites it, and is in the index.
 //!
-//! A definition is an item `* **tag** …` of the docs of a module or a type, where a tag is a subject, a dot, a letter and a
-//! number. It is held where the tag stands in the text of an assertion or of an error, or in the comment directly above an
-//! assertion or a test. References to decisions lead to a page of `docs/decisions`.
+//! A definition is an item `* **tag** …` of the docs of a module or a type, where a tag is a
+//! subject, a dot, a letter and a number. A rule is held where the tag stands in the text of an
+//! assertion or of an error, or in the comment directly above an assertion or a test. References to
+//! decisions must name a page of `docs/decisions`.
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
 
-/// How far above its text an assertion or an error may begin, lines.
+use crate::sources::{Source, root, sources};
+
+/// Most lines between the beginning of an assertion or an error and its text.
 const CALL: usize = 8;
 
-struct Source {
-    /// From the root of the repository.
-    path: String,
-    lines: Vec<String>,
-}
-
 struct Rule {
-    /// What it says, up to the end of the first sentence.
+    /// The text of the rule, up to the end of the first sentence.
     text: String,
     path: String,
 }
 
-fn root() -> &'static Path {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.ancestors().nth(2).unwrap()
-}
-
-/// All files below these places that end so, but for this one.
-fn sources(places: &[&str], end: &str) -> Vec<Source> {
-    let mut found = Vec::new();
-    let mut todo: Vec<PathBuf> = places.iter().map(|place| root().join(place)).collect();
-    while let Some(path) = todo.pop() {
-        let name = path.strip_prefix(root()).unwrap().to_str().unwrap();
-        if name.ends_with("__pycache__") {
-            continue;
-        }
-        if path.is_dir() {
-            let entries = path.read_dir().unwrap();
-            todo.extend(entries.map(|entry| entry.unwrap().path()));
-        } else if name.ends_with(end) && name != "crates/cli/tests/rules.rs" {
-            let text = std::fs::read_to_string(&path).unwrap();
-            found.push(Source {
-                path: name.into(),
-                lines: text.lines().map(String::from).collect(),
-            });
-        }
-    }
-    assert!(!found.is_empty(), "{places:?}");
-    found.sort_by(|a, b| a.path.cmp(&b.path));
+/// All files below these places with this ending, except this file, whose texts are examples.
+fn others(places: &[&str], end: &str) -> Vec<Source> {
+    let mut found = sources(places, end);
+    found.retain(|source| source.path != "crates/cli/tests/rules.rs");
     found
 }
 
-/// A letter and a number, as the rules of one subject are counted.
+/// Whether the word is a letter and a number, as the rules of one subject are counted.
 fn is_count(word: &str) -> bool {
     let digits = word.strip_prefix(|c: char| c.is_ascii_uppercase());
     digits.is_some_and(|d| !d.is_empty() && d.bytes().all(|b| b.is_ascii_digit()))
@@ -74,7 +48,7 @@ fn comment(line: &str) -> &str {
     line.find("//").map_or("", |at| &line[at..])
 }
 
-/// What a line of docs says.
+/// The text of a line of docs.
 fn docs(line: &str) -> Option<&str> {
     let line = line.trim_start();
     line.strip_prefix("//! ")
@@ -130,7 +104,7 @@ fn errors(line: &str) -> bool {
     line.contains("Aborted(") || line.contains("FsError::corrupt(")
 }
 
-/// Whether what is cited in this line is held there.
+/// Whether a rule cited in this line is held there.
 fn holds(source: &Source, at: usize) -> bool {
     let lines = &source.lines;
     if comment(&lines[at]).is_empty() {
@@ -145,7 +119,7 @@ fn holds(source: &Source, at: usize) -> bool {
 
 #[test]
 fn every_rule_is_defined_once_and_held() {
-    let sources = sources(&["crates"], ".rs");
+    let sources = others(&["crates"], ".rs");
     let mut wrong = Vec::new();
     let rules = definitions(&sources, &mut wrong);
     assert!(rules.len() > 50, "{} rules were found", rules.len());
@@ -158,7 +132,8 @@ fn every_rule_is_defined_once_and_held() {
     for source in &sources {
         for (at, line) in source.lines.iter().enumerate() {
             let place = format!("{}:{}", source.path, at + 1);
-            // A count alone, as one cites it: it stands for a rule if the crate has one of that count.
+            // A short citation, without the subject: it stands for a rule if the crate has one of
+            // that number.
             for word in comment(line).split(['(', ' ']).skip(1) {
                 let word = word.trim_end_matches([')', ',', '.', ':', ';']);
                 let cited = [
@@ -194,7 +169,7 @@ fn every_rule_is_defined_once_and_held() {
 
 #[test]
 fn the_index_has_every_rule() {
-    let rules = definitions(&sources(&["crates"], ".rs"), &mut Vec::new());
+    let rules = definitions(&others(&["crates"], ".rs"), &mut Vec::new());
     let rows = |text: &str| -> Vec<String> {
         let rows = text.lines().filter(|l| l.starts_with("| "));
         rows.skip(2).map(String::from).collect()
@@ -245,8 +220,8 @@ fn references_to_decisions_lead_there() {
         .unwrap()
         .filter_map(|entry| entry.unwrap().file_name().to_str()?.get(..4)?.parse().ok())
         .collect();
-    let mut all = sources(&["crates"], ".rs");
-    all.extend(sources(
+    let mut all = others(&["crates"], ".rs");
+    all.extend(others(
         &["docs", "README.md", "CHANGELOG.md", "crates"],
         ".md",
     ));
@@ -260,7 +235,7 @@ fn references_to_decisions_lead_there() {
                     wrong.push(format!("{place}: there is no decision {number}"));
                 }
             }
-            // Decisions of a document that is not here have numbers, too.
+            // Other documents have numbered decisions, too.
             if ["architecture, decision", "design decision"]
                 .iter()
                 .any(|other| line.contains(other))
@@ -321,7 +296,7 @@ fn the_scanner_sees_what_it_is_to_see() {
     assert_eq!(functions(&lines.map(String::from)), expected);
 }
 
-/// Columns of a document or a comment.
+/// Most columns of a line in a document or a comment.
 const COLUMNS: usize = 100;
 
 /// Whether a line could have been broken before the last column. A row of a table could not.
@@ -330,7 +305,7 @@ fn is_too_long(line: &str) -> bool {
     line.chars().count() > COLUMNS && text.contains(' ') && !text.starts_with('|')
 }
 
-/// Lines of a document that are wrapped: code is not.
+/// The wrapped lines of a document, without code.
 fn prose(lines: &[String]) -> impl Iterator<Item = (usize, &String)> {
     let mut code = false;
     lines.iter().enumerate().filter(move |(_, line)| {
@@ -352,7 +327,7 @@ fn documents_and_comments_are_wrapped() {
         "CHANGELOG.md",
         "SECURITY.md",
     ];
-    for source in sources(&[&pages[..], &["docs", "crates"]].concat(), ".md") {
+    for source in others(&[&pages[..], &["docs", "crates"]].concat(), ".md") {
         let lines = prose(&source.lines).filter(|(_, line)| is_too_long(line));
         lines.for_each(|(at, _)| found(&source, at));
     }
@@ -364,7 +339,7 @@ fn documents_and_comments_are_wrapped() {
         (&["crates"], ".toml", &["#"]),
         (&scripts, "", &["#"]),
     ] {
-        for source in sources(places, end) {
+        for source in others(places, end) {
             let comments = source.lines.iter().enumerate();
             let comments =
                 comments.filter(|(_, line)| begin.iter().any(|b| line.trim_start().starts_with(b)));
@@ -375,18 +350,18 @@ fn documents_and_comments_are_wrapped() {
     assert!(long.is_empty(), "longer than {COLUMNS} columns:{long}");
 }
 
-/// Lines of a file and of a function of the product: longer ones have more than one subject.
+/// Most lines of a file and of a function of the product: longer ones have more than one subject.
 const FILE: usize = 500;
 const FUNCTION: usize = 80;
 
-/// Lines of product code: what stands before the tests of the file.
+/// The lines of product code: those before the tests of the file.
 fn product(source: &Source) -> &[String] {
     let lines = &source.lines;
     let tests = lines.iter().position(|l| l == "mod tests {");
     &lines[..tests.unwrap_or(lines.len())]
 }
 
-/// The functions in these lines, as rustfmt writes them: the name, the first line, how many.
+/// The functions in these lines, in rustfmt's layout: name, first line, number of lines.
 fn functions(lines: &[String]) -> Vec<(&str, usize, usize)> {
     let mut found = Vec::new();
     for (at, line) in lines.iter().enumerate() {
@@ -405,7 +380,7 @@ fn functions(lines: &[String]) -> Vec<(&str, usize, usize)> {
         }
         let indent = &line[..line.len() - text.len()];
         let rest = lines[at..].iter();
-        // What is only declared ends before it has a body.
+        // A declaration ends without a body.
         let opens = |l: &&String| l.ends_with('{') || l.ends_with('}') || l.ends_with(';');
         let head = rest.clone().position(|l| opens(&l)).unwrap_or(0);
         let end = format!("{indent}}}");
@@ -420,7 +395,7 @@ fn functions(lines: &[String]) -> Vec<(&str, usize, usize)> {
 
 #[test]
 fn files_and_functions_are_short() {
-    let sources = sources(&["crates"], ".rs");
+    let sources = others(&["crates"], ".rs");
     let is_product = |path: &str| path.contains("/src/") && !path.contains("tests");
     let (mut long, mut seen) = (String::new(), 0);
     for source in sources.iter().filter(|s| is_product(&s.path)) {

@@ -1,5 +1,5 @@
-//! What the server of a mount gives away (decisions/0028): it plays one that was taken over, and
-//! everything it tries is refused, as root and as a user; while the mount does all that it should.
+//! Tests of the sandbox of a mount's server (decisions/0028): the server acts as if taken over, and
+//! everything it tries is refused, as root and as a user; while the mount works in full.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,7 +18,7 @@ use stetfs_testkit::{Image, Mkfs, Scratch, cmd, mount, wait_until};
 use crate::common::daemon::{BINARY, Daemon, fails, json as said, ok};
 use crate::nbd::server::{Place, Restarted};
 
-/// A process that may be bothered.
+/// A process that a test may signal or trace.
 struct Victim(Child);
 
 impl Victim {
@@ -37,11 +37,11 @@ impl Drop for Victim {
     }
 }
 
-/// Where a server taken over tries its things: all of it belongs to `uid`.
+/// The targets of the attempts of a taken-over server; all of them belong to `uid`.
 struct Playground {
     dir: PathBuf,
     victim: Victim,
-    /// Somebody listens at the socket `control` in it, and at an abstract one of its name.
+    /// Listeners at the socket `control` in it, and at an abstract socket of its name.
     _listeners: [UnixListener; 2],
 }
 
@@ -58,12 +58,12 @@ impl Playground {
             std::os::unix::fs::chown(dir.join(name), Some(uid), Some(uid)).unwrap();
         }
         let victim = Victim::new(uid);
-        // Until it is the user's.
+        // Until it belongs to the user.
         wait_until("the user", || {
             let status = fs::read_to_string(format!("/proc/{}/status", victim.0.id())).unwrap();
             status.contains(&format!("\nUid:\t{uid}\t{uid}\t"))
         });
-        // A child of another test may still have a copy of an earlier one.
+        // A child of another test may still hold a copy of an earlier one.
         let mut other = None;
         wait_until("the name to be free", || {
             other = UnixListener::bind_addr(&name).ok();
@@ -76,13 +76,13 @@ impl Playground {
         }
     }
 
-    /// A control socket of nobody's.
+    /// A control socket without a mount.
     fn control(&self) -> PathBuf {
         self.dir.join("control")
     }
 
-    /// Has the server at `socket` try everything, with `other` for the control socket of another
-    /// mount: the errno of each.
+    /// Makes the server at `socket` try everything, with `other` as the control socket of another
+    /// mount; returns the errno of each attempt.
     fn try_all(&self, socket: &Path, other: &Path) -> BTreeMap<String, i32> {
         let mut stream = UnixStream::connect(socket).unwrap();
         let pid = self.victim.0.id();
@@ -127,7 +127,7 @@ fn assert_refused(tried: &BTreeMap<String, i32>, but: &[&str]) {
 
 fn status(pid: i64, field: &str) -> Vec<String> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
-    // A worker of the kernel's may have ended.
+    // A kernel worker may have ended.
     let texts = tasks.filter_map(|task| fs::read_to_string(task.path().join("status")).ok());
     let value = |text: String| {
         let line = text.lines().find_map(|l| l.strip_prefix(field)).unwrap();
@@ -159,7 +159,7 @@ fn a_server_of_root_that_is_taken_over_has_nothing() {
                 .contains("system calls")
         );
         assert!(ok(&["stat", d.dir()]).contains("sandbox:\n"));
-        // Of each thread, IPC_LOCK alone.
+        // Each thread has IPC_LOCK only.
         for (field, wanted) in [
             ("CapEff", "0000000000004000"),
             ("CapPrm", "0000000000004000"),
@@ -176,16 +176,16 @@ fn a_server_of_root_that_is_taken_over_has_nothing() {
         let run = Path::new("/run/stetfs");
         let tried = play.try_all(&socket(run, &d.dir), &socket(run, &other.dir));
         assert_refused(&tried, &[]);
-        // The other's socket is there.
+        // The other mount's socket is there.
         assert_eq!(said(&["stat", other.dir()])["frozen"], Value::Null);
         let flags = || {
             let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
             let line = table.lines().find(|l| l.contains(d.dir())).unwrap();
             line.split(' ').nth(5).unwrap().to_owned()
         };
-        // It had them changed, but for what protects others.
+        // The helper changed them, except those that protect others.
         assert_eq!(flags(), "rw,nosuid,nodev");
-        // It works as before.
+        // The mount works as before.
         fs::write(d.file("a"), "b").unwrap();
         fs::File::open(d.file("a")).unwrap().sync_all().unwrap();
         ok(&[
@@ -211,8 +211,8 @@ fn a_server_of_root_that_is_taken_over_has_nothing() {
     }
 }
 
-/// To ask who calls takes longer than most requests: `tar -x`, which gives each file its owner,
-/// took nearly a quarter of its time for it.
+/// Most requests ask the helper nothing. Looking up the caller takes longer than most requests: it
+/// took nearly a quarter of the time of `tar -x`, which sets the owner of each file.
 #[test]
 fn what_everybody_does_asks_the_helper_nothing() {
     let d = Daemon::new("sandbox=on");
@@ -239,14 +239,14 @@ fn what_everybody_does_asks_the_helper_nothing() {
         fs::remove_file(&file).unwrap();
     }
     assert_eq!(questions(), before);
-    // It is asked where something depends on it.
+    // It is asked where the answer matters.
     fs::write(&file, "").unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o2755)).unwrap();
     std::os::unix::fs::chown(&file, Some(1000), Some(1000)).unwrap();
     assert!(questions() > before);
 }
 
-/// What is tried above can be done where nothing is given away.
+/// The attempts of the other tests succeed without a sandbox.
 #[test]
 fn without_a_sandbox_it_could_do_everything() {
     let scratch = Scratch::new("sandbox").unwrap();
@@ -258,7 +258,7 @@ fn without_a_sandbox_it_could_do_everything() {
     );
     let tried = play.try_all(&socket(Path::new("/run/stetfs"), &d.dir), &play.control());
     for (name, errno) in &tried {
-        // Nobody is there.
+        // No program or listener is there.
         let wanted = match name.as_str() {
             "connect" | "execute" => libc::ENOENT,
             "TCP" => libc::ECONNREFUSED,
@@ -276,7 +276,8 @@ fn what_is_asked_for_must_be_known() {
     fails(&args, 1, &["sandbox", "auto, on or off"]);
 }
 
-/// The helper is gone: the server says so, and goes on; whoever else may takes the mount down.
+/// After the helper ends the server reports that, and goes on; another user with the right can take
+/// the mount down.
 #[test]
 fn a_server_without_its_helper_goes_on() {
     let d = Daemon::new("");
@@ -294,8 +295,8 @@ fn a_server_without_its_helper_goes_on() {
     d.image.e2fsck_fn().unwrap();
 }
 
-/// A user's mount: where he may not open `/dev/fuse` he is told, for fusermount3 opens it with his
-/// rights.
+/// A user's mount. A user without access to `/dev/fuse` gets an error, because fusermount3 opens it
+/// with the user's rights.
 const USERS: &str = r#"
 set -eu
 mkdir -m 755 "$T/dev"
@@ -360,7 +361,7 @@ fn a_users_server_that_is_taken_over_has_nothing() {
         panic!("{sockets:?}");
     };
     assert_refused(&play.try_all(socket, &play.control()), &[]);
-    // By fusermount3, which this server could not start.
+    // Mounted by fusermount3, which a sandboxed server could not start.
     let mut input = shell.stdin.take().unwrap();
     writeln!(input, "{}", shown["pid"]).unwrap();
     assert!(shell.wait().unwrap().success());
@@ -368,18 +369,18 @@ fn a_users_server_that_is_taken_over_has_nothing() {
     cmd::run(fsck.arg("-fn").arg(path("image"))).unwrap();
 }
 
-/// A mount of an image or an export by a command of its own, with `env` in its environment.
+/// Mounts an image or an export by a separate command, with `env` in its environment.
 fn mount_with(source: &str, dir: &Path, options: &str, env: &[(&str, &str)]) {
     let mut command = Command::new(BINARY);
     command.args(["mount", "-o", options, source]).arg(dir);
     cmd::run(command.envs(env.iter().copied())).unwrap();
 }
 
-/// A kernel without Landlock.
+/// Simulates a kernel without Landlock.
 const WITHOUT_LANDLOCK: (&str, &str) = ("STETFS_TEST_WITHOUT", "landlock");
 
-/// The control sockets of other mounts are neither connected to nor removed, whatever the kernel
-/// lacks: system calls are what does it.
+/// The control sockets of other mounts can be neither connected to nor removed, whatever the kernel
+/// lacks: seccomp prevents it.
 #[test]
 fn without_landlock_files_alone_are_within_reach() {
     let scratch = Scratch::new("sandbox").unwrap();
@@ -397,8 +398,8 @@ fn without_landlock_files_alone_are_within_reach() {
     assert!(!socket(run, &other.dir).exists() || tried["remove control"] != 0);
 }
 
-/// A server of a volume on another machine connects to nothing either: the helper does, to that
-/// one server, when it was lost.
+/// A taken-over server of a volume on another machine connects to nothing either: the helper does,
+/// only to that server, and only after it was lost.
 #[test]
 fn a_server_of_an_export_that_is_taken_over_connects_to_nothing() {
     let other = Daemon::new("");
@@ -420,7 +421,7 @@ fn a_server_of_an_export_that_is_taken_over_connects_to_nothing() {
         let but = if env.is_empty() { &[][..] } else { &FILES };
         assert_refused(&tried, but);
         ok(&["stat", other.dir()]);
-        // Taken over or not, it finds its server again.
+        // A taken-over server finds its server again, too.
         for loss in 1..=2 {
             server.kill();
             fs::write(place.file("a"), "b").unwrap();
@@ -433,8 +434,8 @@ fn a_server_of_an_export_that_is_taken_over_connects_to_nothing() {
     }
 }
 
-/// Before the mount stands, while the volume is looked at, no thread has more than later, and the
-/// helper believes nothing of a mount. That nothing is read before, debug builds assert.
+/// Before the mount stands, while the volume is examined, no thread has more privileges than later,
+/// and the helper believes no claim about a mount. Debug builds assert that nothing is read before.
 #[test]
 fn a_server_that_is_taken_over_before_its_mount_stands_has_nothing() {
     let foreign = Scratch::new("foreign").unwrap();
@@ -499,7 +500,7 @@ fn a_server_that_is_taken_over_before_its_mount_stands_has_nothing() {
             .map(|(name, errno)| (name.to_owned(), errno.trim().parse().unwrap()))
             .collect();
         let but = if env.is_empty() { &[][..] } else { &FILES };
-        // The process that takes the first look, and then the server.
+        // The process of the first look, and then the server.
         let first = tried
             .iter()
             .position(|(name, _)| name == "threads")
@@ -514,7 +515,7 @@ fn a_server_that_is_taken_over_before_its_mount_stands_has_nothing() {
         assert!(!scout.contains(&remount) && server.contains(&remount));
         assert_eq!(flags_now(), before);
         ok(&["stat", other.dir()]);
-        // The mount stands all the same.
+        // The mount stands nevertheless.
         fs::write(place.file("a"), "b").unwrap();
         ok(&["stat", place.dir()]);
         place.umount();
@@ -523,7 +524,7 @@ fn a_server_that_is_taken_over_before_its_mount_stands_has_nothing() {
     drop(taken_down);
 }
 
-/// A device as udev links it by its UUID.
+/// A device linked by its UUID, as udev does.
 struct Linked(PathBuf);
 
 impl Linked {
@@ -549,7 +550,8 @@ impl Drop for Linked {
     }
 }
 
-/// A volume may name any device of the machine: one that is no journal is not opened to be written.
+/// A volume may name any device of the machine as its journal: one that is not a journal is not
+/// opened for writing.
 #[test]
 fn what_a_volume_names_is_opened_if_it_is_a_journal() {
     let attach = |image: &Image| LoopDev::attach(image.path(), LoopOptions::default()).unwrap();
@@ -569,7 +571,7 @@ fn what_a_volume_names_is_opened_if_it_is_a_journal() {
     for sandbox in ["on", "off"] {
         let option = format!("sandbox={sandbox}");
         let args = ["mount", "-o", &option, d.image(), d.dir()];
-        fails(&args, 5, &["which is none", "journal_path="]);
+        fails(&args, 5, &["that is not a journal", "journal_path="]);
     }
     let request = format!("set_super_value journal_uuid {}", linked.uuid());
     d.image.debugfs_write(&request).unwrap();
@@ -578,7 +580,7 @@ fn what_a_volume_names_is_opened_if_it_is_a_journal() {
     ok(&["umount", d.dir()]);
 }
 
-/// A server that can be reached by nobody is told as that, in a network without anything, too.
+/// An unreachable server is reported as that, also in a network without any interface.
 #[test]
 fn without_a_network_an_export_is_not_there() {
     let place = Place::new();

@@ -1,6 +1,6 @@
-//! The largest that ext4 with blocks of 4 KiB has, on a real mount: volume, file, extents of a
-//! file, entries of a directory. Sparse, so that a small disk holds it; memory of the server stays
-//! flat.
+//! Tests of the limits of ext4 with blocks of 4 KiB on a real mount: the largest volume and file,
+//! the most extents of a file and entries of a directory. The images are sparse, so that a small
+//! disk holds them; the server's memory stays flat.
 //!
 //! `STETFS_LONG=1` has a million entries in a directory.
 
@@ -66,13 +66,13 @@ fn sixteen_tebibytes_take_no_more_memory_than_a_small_volume() {
     println!(
         "{small} KiB with 1 GiB, {large} KiB with 16 TiB, opened in {took:?}: {opened} bytes read"
     );
-    // The whole command takes about 0.2 s. No more than the descriptors (8 MiB) is read.
+    // The whole command takes about 0.2 s. It reads no more than the descriptors (8 MiB).
     assert!(opened < 12 << 20, "{opened} bytes were read");
-    // A descriptor of 131,072 groups is 64 bytes, and their counts are kept beside it.
+    // Each of the 131,072 groups has a descriptor of 64 bytes, and its counts beside it.
     assert!(large < small + 48 * KIB, "{small} KiB, {large} KiB");
 }
 
-/// Asks the same of both, and each reads what the other left; the other takes it apart in the end.
+/// Both do the same work, each reads the other's result, and removes it at the end.
 fn both(
     image: impl Fn() -> Image,
     write: impl Fn(&Path),
@@ -99,7 +99,7 @@ fn both(
 
 #[test]
 fn a_sparse_file_has_sixteen_tebibytes_at_most() {
-    // Blocks have numbers of 32 bits, and the highest is none.
+    // Block numbers have 32 bits, and the highest is not valid.
     const LARGEST: u64 = 16 * TIB - 4096;
     let places = [0, 4096 * 77, TIB, 8 * TIB + 12_288, LARGEST - 4096];
     both(
@@ -151,7 +151,7 @@ fn a_file_has_a_hundred_thousand_extents() {
         },
         |dir| {
             let file = File::open(dir.join("comb")).unwrap();
-            // The tree has 340 extents in a block.
+            // A block of the tree holds 340 extents.
             let blocks = file.metadata().unwrap().blocks() / 8;
             assert!(
                 (EXTENTS + EXTENTS / 340..EXTENTS + EXTENTS / 50).contains(&blocks),

@@ -1,9 +1,9 @@
-//! Hours of use: fsx, random trees on several threads with their contents checked, a compiler;
-//! meanwhile the memory of the server is sampled, and must stay flat.
+//! Hours of use: fsx, random trees on several threads with their contents checked, a compiler.
+//! Meanwhile the memory of the server is sampled, and must stay flat.
 //!
-//! `STETFS_SOAK_HOURS` says how long (a fraction is fine; without it half a minute), as does
-//! `./test --soak HOURS`; `STETFS_TEST_OPTIONS` the mount's options. Prints the samples' summary as
-//! JSON.
+//! `STETFS_SOAK_HOURS` sets the time (fractions are allowed; the default is half a minute), as does
+//! `./test --soak HOURS`; `STETFS_TEST_OPTIONS` sets the mount's options. Prints a summary of the
+//! samples as JSON.
 
 use std::path::Path;
 use std::process::Command;
@@ -17,9 +17,9 @@ use stetfs_testkit::workload::mutate::Mutator;
 use stetfs_testkit::{Image, Mkfs, cmd, tools};
 
 const CACHE_MIB: u64 = 64;
-/// Beside the cache: the journal's memory, inodes, buffers of the threads.
+/// Memory beside the cache: the journal's, inodes, buffers of the threads.
 const REST_MIB: u64 = 224;
-/// Below this, a run says nothing about growth.
+/// Shorter runs say nothing about growth.
 const LONG: Duration = Duration::from_secs(600);
 
 fn duration() -> Duration {
@@ -37,7 +37,7 @@ fn resident(pid: i32) -> u64 {
     line.parse().unwrap()
 }
 
-/// Trees in a directory of its own, compared with what they must be every now and then.
+/// Changes trees in a directory of its own, and regularly compares them with the expected state.
 fn trees(root: &Path, seed: u64, end: Instant, rounds: &AtomicU64) {
     for round in 0.. {
         let dir = root.join(format!("tree-{seed}-{round}"));
@@ -67,7 +67,7 @@ fn fsx(program: &Path, beside: &Path, root: &Path, seed: u64, end: Instant, roun
     }
 }
 
-/// Thirty files in C, compiled and linked to a program, whose answer is right.
+/// Compiles thirty C files, links them, and checks the program's output.
 fn compile(root: &Path, end: Instant, rounds: &AtomicU64) {
     loop {
         let dir = root.join("compile");

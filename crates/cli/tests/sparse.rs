@@ -1,4 +1,5 @@
-//! Android's sparse images: read wherever a volume is named, never written, and made.
+//! Tests of Android's sparse images: they can be read wherever a volume is named, are never
+//! written, and can be made.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,7 +8,7 @@ use crate::common::daemon::{answer, fails, json, ok};
 use crate::common::{assert_same, capture, stetfs_with};
 use stetfs_testkit::{Image, Mkfs, Scratch, cmd};
 
-/// A volume with some files; and, beside it, a directory.
+/// A volume with some files, and a directory beside it.
 fn volume() -> (Image, Scratch) {
     let image = Image::make(64 << 20, &Mkfs::new()).unwrap();
     let scratch = Scratch::new("sparse").unwrap();
@@ -57,7 +58,7 @@ fn it_is_read_wherever_a_volume_is_named() {
     same(&scratch.path().join("tree/noise"), &out);
     let dumped = |path: &str| ok(&["dump", "journal", path]);
     assert_eq!(dumped(&sparse), dumped(plain));
-    // A part of it.
+    // A partition of it.
     let mut disk = vec![0; 1 << 20];
     disk.extend(std::fs::read(plain).unwrap());
     std::fs::write(at(&scratch, "disk"), disk).unwrap();
@@ -72,7 +73,7 @@ fn it_is_read_wherever_a_volume_is_named() {
         tree
     };
     assert_same("mounted", &mounts("ro", plain), &mounts("ro", &sparse));
-    // Nothing of all that wrote to it.
+    // None of the attempts to write changed it.
     let again = at(&scratch, "again");
     ok(&["image", "unsparse", &sparse, &again]);
     same(image.path(), &again);
@@ -129,7 +130,7 @@ fn what_is_in_the_way_is_told() {
     fails(
         &["image", "unsparse", plain, &at(&scratch, "no")],
         5,
-        &["no Android sparse"],
+        &["not an Android sparse"],
     );
     let mut bytes = std::fs::read(&sparse).unwrap();
     bytes.truncate(bytes.len() - 1);
@@ -156,7 +157,7 @@ fn what_is_in_the_way_is_told() {
     assert!(!scratch.path().join("no").exists(), "what failed is left");
 }
 
-/// An image of a few bytes does not fill the disk unasked.
+/// A sparse image of a few bytes does not fill the disk without consent.
 #[test]
 fn what_would_fill_the_disk_is_asked_for() {
     let (_image, scratch) = volume();
@@ -190,7 +191,7 @@ fn what_would_fill_the_disk_is_asked_for() {
     let (code, said) = words("32M");
     assert_eq!(code, 0, "{said}");
     std::fs::remove_file(&plain).unwrap();
-    // The default: 1 GiB of it is enough, 16 TiB are not.
+    // The default limit is 1 GiB: 16 TiB are refused.
     bytes.truncate(bytes.len() - 4);
     bytes.extend([7; 4]);
     std::fs::write(&sparse, &bytes).unwrap();
@@ -202,7 +203,7 @@ fn what_would_fill_the_disk_is_asked_for() {
     assert!(!Path::new(&plain).exists());
 }
 
-/// Debian's tools (android-sdk-libsparse-utils) read ours, and we theirs.
+/// Debian's tools (android-sdk-libsparse-utils) read StetFS's images, and StetFS reads theirs.
 #[test]
 fn other_tools_agree() {
     let (image, scratch) = volume();

@@ -1,9 +1,10 @@
-//! SQLite, built with SQLITE_ENABLE_BATCH_ATOMIC_WRITE and else unmodified, on mounts with atomic
-//! writes: no journal file, and nothing lost or torn by kills of the server and of the program.
+//! Tests of SQLite, built with SQLITE_ENABLE_BATCH_ATOMIC_WRITE and otherwise unmodified, on mounts
+//! with atomic writes: there is no journal file, and nothing is lost or torn by kills of the server
+//! and of the program.
 //!
-//! `STETFS_SQLITE_TRANSACTIONS` for each journal of the volume (default 60), `STETFS_SQLITE_SEED`.
+//! `STETFS_SQLITE_TRANSACTIONS` sets the number per journal of the volume (default 60),
+//! `STETFS_SQLITE_SEED` repeats a run.
 mod client;
-mod cuts;
 mod fake;
 mod ledger;
 
@@ -21,14 +22,14 @@ use stetfs_testkit::{Image, Mkfs};
 
 const MODES: [&str; 3] = ["DELETE", "TRUNCATE", "PERSIST"];
 
-/// Not a test by itself: the process that the others kill.
+/// Not a test by itself: the process that the tests kill.
 #[test]
 #[ignore = "run by the tests that kill it"]
 fn works_until_killed() {
     client::work();
 }
 
-/// Sees which names come into a directory.
+/// Watches which names are created in a directory.
 struct Names(OwnedFd);
 
 impl Names {
@@ -58,14 +59,14 @@ impl Names {
     }
 }
 
-/// The volume, and what is done with it.
+/// A volume and the state of a run on it.
 struct Run {
     daemon: Daemon,
     options: String,
     rng: fastrand::Rng,
     client_kills: u64,
     server_kills: u64,
-    /// Names that came beside the database.
+    /// Names created beside the database.
     names: Vec<String>,
 }
 
@@ -93,8 +94,8 @@ impl Run {
         }
     }
 
-    /// The client works for a while; then it is killed, or the server is. Gives the last
-    /// transaction that stands.
+    /// Lets the client work for a while; then kills the client or the server. Returns the last
+    /// transaction that is durable.
     fn round(&mut self, how: How<'_>, before: u64) -> Result<u64, String> {
         let db = self.daemon.file("db");
         let names = Names::of(&self.daemon.dir);
@@ -120,12 +121,12 @@ impl Run {
             self.daemon.mount(&self.options);
             told
         } else {
-            // Another who reads, with the kernel's pages.
+            // A second reader, with the kernel's pages.
             let second = ledger::open(&db, how.mode).map_err(|e| e.to_string())?;
             while self.rng.bool() && Instant::now() < until {
                 how.ledger.check(&second)?;
             }
-            // It waited for whoever read, and is to be in the middle of something.
+            // The client waited for the reader; it gets time to be in the middle of something.
             std::thread::sleep(Duration::from_micros(self.rng.u64(..30_000)));
             let (told, failed) = client.kill();
             self.client_kills += 1;
@@ -144,7 +145,7 @@ impl Run {
         self.judge(how, &again, told.0, after)
     }
 
-    /// What was acknowledged is there, and at most the transaction that was under way besides.
+    /// Checks that all acknowledged transactions are there, and at most the one under way besides.
     fn judge(&self, how: How<'_>, db: &Connection, told: u64, seen: &str) -> Result<u64, String> {
         let last = how.ledger.check(db)?;
         match last == told || last == told + 1 {
@@ -197,8 +198,7 @@ fn there_is_no_journal_file_and_kills_lose_nothing() {
     }
 }
 
-/// A file system without atomic writes that says that it has them is found out: the checks above
-/// see what they look for.
+/// The checks above notice a file system that only claims to have atomic writes.
 #[test]
 fn a_file_system_that_only_says_so_breaks_the_database() {
     let how = How {
@@ -222,8 +222,9 @@ fn a_file_system_that_only_says_so_breaks_the_database() {
     assert_eq!(run.names, [""; 0]);
 }
 
-/// More than one transaction of ours holds: it is written early, and needs no journal file. Where
-/// it cannot be (block maps), or SQLite's own cache is too small, SQLite goes back to one.
+/// A transaction larger than one of the journal's is written early, and needs no journal file.
+/// SQLite falls back to a journal file if that is impossible (block maps), or if its own cache is
+/// too small.
 #[test]
 fn a_transaction_beyond_the_limit_is_whole_too() {
     let ledger = Ledger {
@@ -239,16 +240,16 @@ fn a_transaction_beyond_the_limit_is_whole_too() {
         ("ldj", None, "cache_spill = 0", false),
         ("stet", None, "cache_spill = 0", false),
         ("afs", None, "cache_spill = 0", false),
-        // All is written at the commit, and is too much.
+        // Everything is written at the commit, which is too much.
         ("data", Some(maps), "cache_spill = 0", true),
         ("ldj", Some(maps), "cache_spill = 0", true),
-        // The cache is too small before that.
+        // SQLite's cache is too small before that.
         ("data", None, "cache_size = 20", true),
     ] {
         let mkfs = Mkfs::blocks(4096).journal_mib(4);
         let mkfs = features.into_iter().fold(mkfs, |mkfs, f| mkfs.feature(f));
         let mut run = Run::on(&mkfs, &format!("journal={journal},atomic"), ledger);
-        // With less SQLite itself loses what it acknowledged (docs/databases.md).
+        // With a lower setting SQLite itself loses acknowledged transactions (docs/databases.md).
         let pragmas = format!("PRAGMA synchronous = EXTRA; PRAGMA {pragmas}");
         let how = How {
             ledger,
@@ -268,7 +269,7 @@ fn a_transaction_beyond_the_limit_is_whole_too() {
     }
 }
 
-/// A commit never fails for room: the write before it does, and SQLite takes all of the transaction
+/// A commit never fails for lack of space: an earlier write does, and SQLite rolls the transaction
 /// back.
 #[test]
 fn a_full_volume_refuses_a_transaction_before_its_commit() {
@@ -298,7 +299,7 @@ fn a_full_volume_refuses_a_transaction_before_its_commit() {
                 Err(e) if e.sqlite_error_code() == Some(ErrorCode::DiskFull) => refused += 1,
                 Err(e) => panic!("{journal}: {e}"),
             }
-            // What overwrites has room.
+            // An overwrite needs no space.
             let done = Ledger::SMALL.carry_out(&mut db, n + 1);
             match done {
                 Ok(()) => n += 1,
@@ -321,7 +322,7 @@ fn a_full_volume_refuses_a_transaction_before_its_commit() {
 }
 
 impl Daemon {
-    /// Takes the mount of a server down that is dead.
+    /// Takes down the mount of a dead server.
     fn crash_is_taken_down(&self) {
         fails(&["umount", self.dir()], 6, &["was gone", "stetfs recover"]);
     }

@@ -1,4 +1,4 @@
-//! Many threads, a small journal, a full volume, and being killed in the middle of it.
+//! Stress tests: many threads, a small journal, a full volume, and kills in the middle.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
@@ -14,7 +14,7 @@ use stetfs_testkit::{Image, Mkfs, Mounter};
 
 const THREADS: u64 = 4;
 
-/// A journal that wraps many times (1,024 blocks is the least that mke2fs makes).
+/// A journal that wraps many times (1,024 blocks is mke2fs's minimum).
 fn small_journal(block: u32) -> Mkfs {
     Mkfs::blocks(block).journal_mib(block / 1024)
 }
@@ -35,7 +35,7 @@ fn workers(root: &Path, seed: u64) -> Vec<(Mutator, std::path::PathBuf)> {
         .collect()
 }
 
-/// Threads with a directory each, all fsyncing and syncing: nobody sees anything of the others.
+/// Threads with a directory each, all fsyncing and syncing: none sees files of the others.
 fn side_by_side(mounter: &Mounter) {
     let seed = seed("STETFS_STRESS_SEED");
     let operations = usize::try_from(number("STETFS_STRESS_OPS", 1_500)).unwrap();
@@ -61,7 +61,7 @@ fn side_by_side(mounter: &Mounter) {
     }
 }
 
-/// The same, killed in the middle, time and again on one volume: what each thread had synced is
+/// The same, killed in the middle, repeatedly on one volume: the synced files of each thread are
 /// there.
 fn killed(mounter: &Mounter) {
     let seed = seed("STETFS_STRESS_SEED");
@@ -83,7 +83,7 @@ fn killed(mounter: &Mounter) {
                         work.run(dir, 100).unwrap();
                         work.sync_and_mark(dir).unwrap();
                         marked.send(()).unwrap();
-                        // Goes on until the file system is gone from under it.
+                        // Works until the file system is gone.
                         while !stop.load(Ordering::Relaxed) && work.run(dir, 20).is_ok() {}
                     })
                 })
@@ -117,8 +117,8 @@ fn killed(mounter: &Mounter) {
     }
 }
 
-/// Fills the volume to the last block. What was written before stays; ENOSPC is told, not lost;
-/// space comes back.
+/// Fills the volume to the last block. Earlier files stay, ENOSPC is reported, and the space comes
+/// back.
 fn full(mounter: &Mounter) {
     let image = Image::make(48 << 20, &small_journal(1024)).unwrap();
     let mounted = mounter.mount(image.path()).unwrap();
@@ -150,7 +150,7 @@ fn full(mounter: &Mounter) {
             written > 30_000_000,
             "round {round}: full after {written} bytes"
         );
-        // Small things at the limit fail or succeed, but break nothing.
+        // Small operations at the limit fail or succeed, but break nothing.
         for i in 0..200 {
             let _ = fs::create_dir(root.join(format!("dir-{round}-{i}")));
             let _ = fs::write(root.join(format!("small-{round}-{i}")), "x");
@@ -193,7 +193,7 @@ fn stetfs_full() {
     full(&stetfs());
 }
 
-/// The tests themselves, on the kernel's ext4.
+/// Proves the tests themselves, on the kernel's ext4.
 #[test]
 fn harness() {
     side_by_side(&kernel());

@@ -1,7 +1,7 @@
-//! StetFS as part of a system: by mount(8) and fstab, and by users without root.
+//! Tests of StetFS as part of a system: through mount(8) and fstab, and by users without root.
 //!
-//! Each test is a shell script, as an administrator or user would type it, in a mount name space of
-//! its own: what it puts into `/sbin` and `/dev` nobody else sees, and its mounts go with it.
+//! Each test is a shell script, as an administrator or user would type it, in a mount namespace of
+//! its own: its files in `/sbin` and `/dev` are invisible elsewhere, and its mounts end with it.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -10,7 +10,7 @@ use std::process::Command;
 use crate::common::daemon::BINARY;
 use stetfs_testkit::{Image, Mkfs, Scratch, cmd};
 
-/// `fails CODE WORD COMMAND…`: the command ends so, and says the word.
+/// `fails CODE WORD COMMAND…`: the command exits with the code, and prints the word.
 const FUNCTIONS: &str = r#"
 set -eu
 fails() {
@@ -24,8 +24,8 @@ fails() {
 not() { if "$@"; then echo "should not be: $*" >&2; exit 98; fi; }
 "#;
 
-/// Runs `script` in a mount name space of its own. `$S` is the program, `$I` an image, `$M` a
-/// directory to mount on, `$T` one to work in; everyone may use them.
+/// Runs `script` in a mount namespace of its own. `$S` is the program, `$I` an image, `$M` a
+/// directory to mount on, `$T` a working directory; everybody may use them.
 fn script(prepare: &str, script: &str) {
     let image = Image::make(64 << 20, &Mkfs::new()).unwrap();
     let scratch = Scratch::new("system").unwrap();
@@ -61,7 +61,7 @@ fn script(prepare: &str, script: &str) {
     cmd::run(fsck.arg("-fn").arg(&here)).unwrap();
 }
 
-/// A `/sbin` with the helpers that docs/mounting.md tells to install.
+/// A `/sbin` with the helpers that docs/mounting.md says to install.
 const WITH_HELPERS: &str = r#"
 mkdir "$T/sbin"
 sbin=$(readlink -f /sbin)
@@ -118,7 +118,7 @@ for _ in $(seq 100); do "$S" info "$I" >info.log 2>&1 && break; sleep 0.1; done
     );
 }
 
-/// What udev makes of `/dev/fuse` everywhere, and a user to whom the image belongs.
+/// `/dev/fuse` as udev makes it everywhere, and a user who owns the image.
 const AS_NOBODY: &str = r#"
 mkdir -m 777 "$T/dev" "$T/run"
 mount -t tmpfs -o mode=755 tmpfs "$T/dev"
@@ -239,7 +239,8 @@ chmod 644 "$I"
     );
 }
 
-/// Without XDG_RUNTIME_DIR the sockets are in a directory where others may have been first.
+/// Without XDG_RUNTIME_DIR the sockets are in a shared directory, where another user may have
+/// created the name first.
 #[test]
 fn sockets_are_in_a_directory_of_the_users_own() {
     let prepare = r#"
@@ -265,7 +266,7 @@ export TMPDIR="$T"
 own="$TMPDIR/stetfs-65534"
 ln -s "$T/taken" "$own"
 "$S" mount "$I" "$M"
-fails 3 'is no directory' "$S" stat "$M"
+fails 3 'is not a directory' "$S" stat "$M"
 [ "$(ls "$T/taken")" = file ]
 [ "$(stat -c %a "$T/taken/file")" = 755 ]
 "$S" umount "$M"
@@ -292,7 +293,8 @@ rmdir "$own"
     );
 }
 
-/// Another user neither sees a user's mount nor is answered by its server; root neither sees it.
+/// Another user neither sees a user's mount nor gets answers from its server; root does not see it
+/// either.
 #[test]
 fn a_users_mount_is_his_alone() {
     let prepare = AS_NOBODY.replace("exec setpriv", "setpriv");

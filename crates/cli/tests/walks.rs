@@ -1,12 +1,12 @@
-//! What walks through trees asks for: `find`, `ls -l`, `rm -r` read a directory to its end before
-//! they look at what it names.
+//! Tests of the requests of tree walks: `find`, `ls -l` and `rm -r` read a directory to its end
+//! before they look at its entries.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use crate::common::daemon::{Daemon, json, ok};
 
-/// A directory's listing takes some answers.
+/// Number of names in a directory, so that its listing takes several answers.
 const NAMES: usize = 900;
 
 fn directories(d: &Daemon) -> Vec<PathBuf> {
@@ -53,7 +53,7 @@ fn who_walks_through_a_tree_looks_nothing_up_after_its_first_directory() {
         })
         .collect();
     assert!(lookups[0] > NAMES as u64 / 4, "{lookups:?}");
-    // Its own name, if anything.
+    // At most its own name.
     assert!(lookups[1..].iter().all(|n| *n < 5), "{lookups:?}");
     ok(&["umount", d.dir()]);
     d.image.e2fsck_fn().unwrap();
@@ -73,7 +73,7 @@ fn who_lists_names_alone_has_few_inodes_read() {
     assert!(known < 4 * NAMES as u64 / 2, "{known}");
 }
 
-/// The inode table is read as a whole, not block by block.
+/// The inode table is read in large pieces, not block by block.
 #[test]
 fn a_walk_reads_inodes_in_few_pieces() {
     let d = mounted();

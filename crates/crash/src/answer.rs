@@ -1,4 +1,4 @@
-//! What a command has to say.
+//! The result of a command, as text and as JSON.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,16 +7,16 @@ use anyhow::Result;
 use serde::Serialize;
 use serde_json::Value;
 
-/// What a command has to say.
+/// The result of a command.
 #[derive(Debug)]
 pub struct Answer {
-    /// For people.
+    /// The text for people.
     pub text: String,
-    /// For programs.
+    /// The JSON for programs.
     pub json: Value,
-    /// Where the JSON goes, if not to standard output.
+    /// The file for the JSON; `None`: standard output.
     pub json_file: Option<PathBuf>,
-    /// Promises were broken.
+    /// Whether a promise was broken.
     pub broken: bool,
 }
 

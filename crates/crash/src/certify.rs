@@ -1,5 +1,4 @@
-//! What is tried for a certificate of one volume: power cuts on a copy of it, and errors of its
-//! device.
+//! The experiments of a certificate for one volume: power cuts on a copy of it, and device errors.
 
 use std::path::Path;
 use std::time::Instant;
@@ -19,7 +18,7 @@ use crate::volume::{Base, DIRS, base, copy_of};
 use crate::workload::named::NAMES;
 use crate::workload::{Op, Session, bytes, cases};
 
-/// What is done while the power is cut.
+/// The workloads that run while the power is cut.
 const WORKLOADS: [&str; 4] = ["smoke", "appends", "overwrites", "threads"];
 /// The most that a volume may hold, bytes: each crash state is looked at as a whole.
 const LARGEST: u64 = 256 << 20;
@@ -27,17 +26,17 @@ const LARGEST: u64 = 256 << 20;
 /// Power cuts under one workload.
 #[derive(Clone, Debug, Serialize)]
 pub struct Cuts {
-    /// Its name.
+    /// The workload's name.
     pub workload: String,
-    /// What it does.
+    /// The workload's description.
     pub about: &'static str,
-    /// What a cut could have left.
+    /// Crash states that were tried.
     pub states: u64,
-    /// Different images of them that were recovered and judged.
+    /// Distinct images among these states, each recovered and judged.
     pub judged: u64,
     /// States that broke a promise.
     pub broken: u64,
-    /// Images that e2fsck looked at, too.
+    /// Images that e2fsck checked as well.
     pub fscks: u64,
     /// Cuts inside recoveries.
     pub recovery_cuts: u64,
@@ -45,16 +44,15 @@ pub struct Cuts {
     pub first: Option<String>,
 }
 
-/// A base to try crashes on: a copy of the volume in the image at `path`, recovered, if it is small
-/// enough for each state to be looked at.
+/// A base for crashes: a recovered copy of the volume in the image at `path`.
 ///
 /// # Errors
-/// Why it cannot be that one.
+/// The volume holds more than `LARGEST` bytes, or it cannot be copied, recovered or checked.
 pub fn base_of(path: &Path) -> Result<Base> {
     let used = std::os::unix::fs::MetadataExt::blocks(&std::fs::metadata(path)?) * 512;
     ensure!(
         used <= LARGEST,
-        "it holds {} MiB, and {} are looked at",
+        "the volume holds {} MiB; at most {} MiB can be certified",
         used >> 20,
         LARGEST >> 20
     );
@@ -62,8 +60,8 @@ pub fn base_of(path: &Path) -> Result<Base> {
     copy_of(device)
 }
 
-/// Cuts the power at every write while programs work on `base`, or on a new volume with blocks of
-/// `block` bytes, for `seconds` in all.
+/// Cuts the power at every write while programs work on `on`, or on a new volume with blocks of
+/// `block` bytes if there is none. Takes `seconds` in all.
 ///
 /// # Errors
 /// A workload failed on a sound device. Broken promises are no errors.
@@ -91,7 +89,7 @@ pub fn power_cuts(
         let left = (seconds - begin.elapsed().as_secs_f64()).max(0.0);
         let config = Config {
             seed,
-            // Each gets some of it, though it then takes longer.
+            // Each workload gets at least a second, though the whole then takes longer.
             seconds: Some((left / (WORKLOADS.len() - done) as f64).max(1.0)),
             ..Config::default()
         };
@@ -112,24 +110,25 @@ pub fn power_cuts(
     Ok(all)
 }
 
-/// What became of a file when its device failed.
+/// The fate of a file whose device failed.
 #[derive(Clone, Debug, Serialize)]
 pub struct OnError {
-    /// What failed.
+    /// The fault.
     pub fault: &'static str,
-    /// What the sync of it answered: `ok`, or an error.
+    /// The answer of the sync that met the fault: `ok`, or an error.
     pub sync: String,
-    /// And the next.
+    /// The answer of the next sync.
     pub next_sync: String,
     /// Whether the volume takes changes after that.
     pub read_only: bool,
-    /// What the file holds when the device works again and the volume is opened anew.
+    /// The file's content when the device works again and the volume is opened anew.
     pub after: &'static str,
-    /// A sync was acknowledged whose data is not there.
+    /// Whether a sync was acknowledged whose data is not there.
     pub lied: bool,
 }
 
-/// Fails writes, and flushes, of a device in memory under a file that is overwritten and synced.
+/// Fails the writes, then the flushes, of a device in memory under a file that is overwritten and
+/// synced.
 ///
 /// # Errors
 /// The volume could not be made or opened on the sound device.
@@ -166,7 +165,7 @@ fn fail(journal: &JournalSpec, block: u32, fault: &'static str, op: DeviceOp) ->
     session.run(&write(1))?;
     session.run(&sync)?;
     machine.device.add(Fault::fail(op, libc::EIO));
-    // With data that is not written yet this says nothing.
+    // The sync result says nothing about data that is not written yet.
     let written = session.run(&write(2));
     let (first, second) = (session.run(&sync), session.run(&sync));
     let read_only = session
@@ -176,7 +175,7 @@ fn fail(journal: &JournalSpec, block: u32, fault: &'static str, op: DeviceOp) ->
         })
         .is_err();
     drop(session);
-    // What it says is the errors above once more.
+    // An error of the unmount repeats those above.
     let _ = fs.unmount();
     drop(fs);
     machine.device.clear();
@@ -228,7 +227,7 @@ mod tests {
         }
     }
 
-    /// Without flushes a cut loses what was synced, and that is told.
+    /// Without flushes a cut loses synced data, and the certificate reports it.
     #[test]
     fn cuts_on_a_copy_find_what_a_mount_without_flushes_loses() {
         let mkfs = stetfs_testkit::Mkfs::blocks(4096).journal_mib(4);

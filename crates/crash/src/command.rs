@@ -22,65 +22,67 @@ use crate::swarm::command::SwarmArgs;
 use crate::volume::Batches;
 use crate::workload::{Case, cases, named, text};
 
-/// What to do.
+/// The subcommand to run.
 #[derive(Clone, Debug, Subcommand)]
 pub enum CrashCommand {
-    /// Record a workload, try the crashes that could have been, judge what each leaves.
+    /// Record a workload, try the crashes that its recording allows, and judge each result.
     Run(RunArgs),
-    /// Only record: the writes, flushes, and what the workload was told.
+    /// Record a workload: its writes, its flushes, and the answers that it got.
     Record(RecordArgs),
-    /// Try the crashes of a record.
+    /// Try the crashes of a recording.
     Explore(ExploreArgs),
-    /// Judge one crash of a record again, by all oracles.
+    /// Judge one crash of a recording again, by all oracles.
     Repeat(RepeatArgs),
-    /// Describe a record.
+    /// Describe a recording.
     Report(ReportArgs),
-    /// StetFS beside the kernel's file systems: what their crashes lose. Needs root.
+    /// Compare what crashes of StetFS and of the kernel's file systems lose. Needs root.
     Compare(CompareArgs),
-    /// Crashes of the kernel's ext4, recovered by StetFS, e2fsck and the kernel, side by side.
-    /// Needs root.
+    /// Crash the kernel's ext4 and compare the recoveries of StetFS, e2fsck and the kernel. Needs
+    /// root.
     Foreign(ForeignArgs),
-    /// Cut the power under a program of yours: what it does on a mount is recorded, and a command
-    /// of yours judges what each crash leaves. Needs root.
+    /// Record a program of yours on a mount, cut the power, and have a command of yours judge the
+    /// result of each crash. Needs root.
     Cut(CutArgs),
-    /// Let the device misbehave, and see that nothing is silently wrong that checksums cover.
+    /// Make the device misbehave, and check that no damage that checksums cover goes unnoticed.
     Faults(FaultsArgs),
-    /// Many threads at work, then a kill, a failing device or a power cut: nothing acknowledged is
-    /// lost.
+    /// Run many threads, then kill the process, fail the device or cut the power: no acknowledged
+    /// change may be lost.
     Stress(StressArgs),
-    /// Draw everything: volumes, features, journals, threads, operations and faults, so that every
+    /// Draw volumes, features, journals, threads, operations and faults at random, so that every
     /// pair of them meets.
     Swarm(SwarmArgs),
-    /// Put deliberate faults into the journal, and see that each is found.
+    /// Plant deliberate faults in the journal, and check that each is found.
     Canaries(CanariesArgs),
 }
 
-/// The volume and the work.
+/// Options for the volume and the workload.
 #[derive(Clone, Debug, Args)]
 pub struct WorkArgs {
-    /// The journal: a preset, and options.
+    /// Journal to test: a preset, and options.
     #[arg(long, value_name = "PRESET[,OPTION…]", default_value = "ordered", long_help = journal_help())]
     journal: JournalSpec,
-    /// What is done: a workload's name, or a file with a script.
+    /// Workload to run: a name, or a file with a script.
     #[arg(long, value_name = "NAME|FILE", default_value = "smoke", long_help = workload_help())]
     workload: String,
-    /// Decides everything that is drawn.
+    /// Seed of all random choices.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Bytes in a block: 1024, 2048 or 4096.
+    /// Size of a block in bytes: 1024, 2048 or 4096.
     #[arg(long, value_name = "BYTES", default_value_t = 1024)]
     block: u32,
-    /// Blocks of the journal.
+    /// Size of the journal, in blocks.
     #[arg(long, value_name = "N", default_value_t = 1024)]
     journal_blocks: u32,
-    /// What a crash leaves of a batch that the device shares (`home=share`) and has not flushed.
+    /// Part that a crash keeps of a batch that the device shared (`home=share`) and has not
+    /// flushed.
     #[arg(long, value_enum, default_value_t)]
     share: Batches,
-    /// The device has FUA: what goes out with it is durable at once.
+    /// Give the device FUA: a write with FUA is durable at once.
     #[arg(long)]
     fua: bool,
-    /// Records of files go to a region of persistent memory of so many bytes, such as 64K, and
-    /// crashes cut it, too. The journal has to have such records (`ijournal`, `sync=file`).
+    /// Write the sync records of files to a region of persistent memory of this size, such as 64K,
+    /// and cut it in crashes, too. Needs a journal with sync records of files (`ijournal`,
+    /// `sync=file`).
     #[arg(long, value_name = "BYTES", value_parser = stetfs::low::size::bytes)]
     region: Option<u64>,
 }
@@ -96,14 +98,14 @@ impl WorkArgs {
         }
     }
 
-    /// The only case of a workload, of another seed.
+    /// The only case of a workload, with another seed.
     fn case_of(&self, seed: u64) -> Result<Case> {
         cases(&self.workload, seed)?
             .pop()
-            .context("a workload without a case")
+            .context("the workload has no cases")
     }
 
-    /// The one case to record; `case` chooses of a family.
+    /// The one case to record; `case` chooses one of a workload that has several.
     fn case(&self, case: Option<usize>) -> Result<Case> {
         let mut all = cases(&self.workload, self.seed)?;
         let count = all.len();
@@ -123,7 +125,7 @@ impl WorkArgs {
     }
 }
 
-/// How e2fsck is used.
+/// The use of e2fsck.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum FsckArg {
     /// Never.
@@ -134,35 +136,35 @@ pub enum FsckArg {
     Always,
 }
 
-/// How to search.
+/// Options for the search.
 #[derive(Clone, Debug, Args)]
 pub struct SearchArgs {
-    /// How long to search.
+    /// Duration of the search, in seconds.
     #[arg(long, value_name = "N", default_value_t = 60.0)]
     seconds: f64,
-    /// Stop after so many passes, even if there is time.
+    /// Stop after this many passes, even if time is left.
     #[arg(long, value_name = "N")]
     passes: Option<u64>,
-    /// States that are judged at once (the cores).
+    /// States to judge at once [default: the number of cores].
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// When e2fsck looks at a recovered image.
+    /// When to run e2fsck on a recovered image.
     #[arg(long, value_enum, default_value = "sample")]
     fsck: FsckArg,
-    /// Stop at so many failures.
+    /// Stop at this many failures.
     #[arg(long, value_name = "N", default_value_t = 10)]
     failures: usize,
-    /// Go on where an earlier search stopped, and keep here how far this one is.
+    /// Continue the search saved in this file, and save its progress there.
     #[arg(long, value_name = "FILE")]
     resume: Option<PathBuf>,
-    /// Where the records and reports of failures go [default: stetfs-crash, made when there is
-    /// one].
+    /// Directory for the recordings and reports of failures [default: stetfs-crash, created at the
+    /// first failure].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Do not look for the shortest workload and the smallest loss.
+    /// Do not search for the shortest workload and the smallest loss.
     #[arg(long)]
     no_shrink: bool,
-    /// With --json: the file for the JSON, instead of standard output.
+    /// With --json: file for the JSON, instead of standard output.
     #[arg(value_name = "FILE")]
     json_file: Option<PathBuf>,
 }
@@ -196,13 +198,13 @@ impl SearchArgs {
 pub struct RunArgs {
     #[command(flatten)]
     work: WorkArgs,
-    /// Each flush of the device fails in turn, in a record of its own: what was written since the
-    /// last good one may be lost, and nothing is acknowledged any more.
+    /// Fail each flush of the device in turn, in a recording of its own: data written since the
+    /// last good flush may be lost, but nothing may be acknowledged any more.
     #[arg(long)]
     fail_flushes: bool,
-    /// With a translation layer of simulated flash below the volume, whose power is cut: page (a
-    /// page-level SSD), fast (FAST, as on cards) or log (a log of segments on such an SSD).
-    /// Blocks of a volume may be smaller than the flash's pages.
+    /// Put a simulated flash translation layer below the volume and cut its power: page (a
+    /// page-level SSD), fast (FAST, as on cards) or log (a log of segments on such an SSD). Blocks
+    /// of a volume may be smaller than the flash's pages.
     #[arg(long, value_enum, value_name = "LAYER", conflicts_with_all = ["fail_flushes", "resume", "passes", "no_shrink", "region"])]
     device: Option<Layer>,
     #[command(flatten)]
@@ -214,19 +216,19 @@ pub struct RunArgs {
 pub struct RecordArgs {
     #[command(flatten)]
     work: WorkArgs,
-    /// Which case, of a workload with several.
+    /// Case to record, of a workload with several.
     #[arg(long, value_name = "N")]
     case: Option<usize>,
-    /// The file to make.
+    /// File to create.
     record: PathBuf,
 }
 
 /// Arguments of `crash explore`.
 #[derive(Clone, Debug, Args)]
 pub struct ExploreArgs {
-    /// A file made by `crash record`.
+    /// Recording made by `crash record`.
     record: PathBuf,
-    /// Decides everything that is drawn.
+    /// Seed of all random choices.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
@@ -236,16 +238,16 @@ pub struct ExploreArgs {
 /// Arguments of `crash repeat`.
 #[derive(Clone, Debug, Args)]
 pub struct RepeatArgs {
-    /// A file made by `crash record`, or kept of a failure.
+    /// Recording made by `crash record`, or kept of a failure.
     record: PathBuf,
-    /// The crash, as a failure names it, e.g. 120:~7.
+    /// Crash to judge, as a failure names it, e.g. 120:~7.
     #[arg(allow_hyphen_values = true)]
     state: StateId,
-    /// Keep the image that the crash left, and beside it its region, if it has one, with the
-    /// extension `region`.
+    /// Keep the image that the crash left in this file. A region of persistent memory goes beside
+    /// it, with the extension `region`.
     #[arg(long, value_name = "FILE")]
     keep: Option<PathBuf>,
-    /// Look for the shortest workload and the smallest loss, for so many seconds.
+    /// Search for the shortest workload and the smallest loss, for this many seconds.
     #[arg(long, value_name = "SECONDS")]
     shrink: Option<f64>,
 }
@@ -253,10 +255,10 @@ pub struct RepeatArgs {
 /// Arguments of `crash compare`.
 #[derive(Clone, Debug, Args)]
 pub struct CompareArgs {
-    /// stetfs:PRESET, ext4:MOUNT-OPTIONS, xfs or btrfs.
+    /// System to compare: stetfs:PRESET, ext4:MOUNT-OPTIONS, xfs or btrfs.
     #[arg(value_name = "SYSTEM", default_values = ["stetfs:ordered", "stetfs:data", "ext4:data=ordered", "ext4:data=journal"])]
     systems: Vec<System>,
-    /// A workload with one case and one thread, or a program: sqlite-wal, sqlite-delete, git,
+    /// Workload with one case and one thread, or a program: sqlite-wal, sqlite-delete, git,
     /// maildir, tar.
     #[arg(short, long = "workload", value_name = "NAME|FILE", default_values = ["smoke"])]
     workloads: Vec<String>,
@@ -283,10 +285,10 @@ pub struct ForeignArgs {
     /// Keep the images of examples in this directory.
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
-    /// Bytes in a block.
+    /// Size of a block in bytes.
     #[arg(short, long, value_name = "BYTES", default_value_t = 4096)]
     block: u32,
-    /// A workload with one case and one thread, or a program: sqlite-wal, sqlite-delete, git,
+    /// Workload with one case and one thread, or a program: sqlite-wal, sqlite-delete, git,
     /// maildir, tar.
     #[arg(short, long = "workload", value_name = "NAME|FILE", default_values = ["random"])]
     workloads: Vec<String>,
@@ -299,7 +301,7 @@ pub struct ForeignArgs {
 pub struct FaultsArgs {
     #[command(flatten)]
     work: WorkArgs,
-    /// Volumes with each fault.
+    /// Number of volumes to try with each fault.
     #[arg(long, value_name = "N", default_value_t = 200)]
     each: u64,
 }
@@ -307,38 +309,38 @@ pub struct FaultsArgs {
 /// Arguments of `crash report`.
 #[derive(Clone, Debug, Args)]
 pub struct ReportArgs {
-    /// A file made by `crash record`, or kept of a failure.
+    /// Recording made by `crash record`, or kept of a failure.
     record: PathBuf,
-    /// A crash of it to describe.
+    /// Crash of the recording to describe.
     #[arg(allow_hyphen_values = true, requires = "html")]
     state: Option<StateId>,
-    /// With a crash: the page to write, with the log, what was lost, and the trees.
+    /// Write a page about the crash to this file: the log, the lost writes, and the trees.
     #[arg(long, value_name = "FILE", requires = "state")]
     html: Option<PathBuf>,
 }
 
 fn journal_help() -> String {
     format!(
-        "The journal: a preset, and options: {}",
-        crate::setup::OPTIONS
+        "Journal to test: a preset, and options: {}",
+        crate::setup::usages()
     )
 }
 
 fn workload_help() -> String {
     let names = named::NAMES.map(|(n, what)| format!("  {n:10}  {what}"));
     format!(
-        "What is done: one of\n{}\nor a file with a script, one operation a line:\n{}",
+        "Workload to run: one of\n{}\nor a file with a script, one operation a line:\n{}",
         names.join("\n"),
         text::SYNTAX
     )
 }
 
 impl CrashCommand {
-    /// Does it.
+    /// Runs the subcommand.
     ///
     /// # Errors
-    /// What is wrong with the arguments or the files, and what to do about it. Broken promises are
-    /// no errors.
+    /// Invalid arguments or files; the error says how to correct them. Broken promises are no
+    /// errors.
     pub fn run(&self) -> Result<Answer> {
         match self {
             CrashCommand::Run(args) => args.run(),

@@ -1,7 +1,7 @@
-//! Misbehaving devices: flushes that are not, writes that land elsewhere, bits that rot.
+//! Misbehaving devices: flushes that do nothing, writes that land elsewhere, bits that rot.
 //!
-//! The model of crashes does not allow these, so not all of them can be told. What checksums cover
-//! must not be silently wrong; what they do not is counted, with the reason.
+//! The crash model excludes these faults, so not all of them can be noticed. Damage that checksums
+//! cover must not stay silent; other silent damage is counted, with the reason.
 
 use std::sync::Arc;
 
@@ -24,18 +24,18 @@ use crate::work::{Progresses, Work};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fault {
-    /// A flush that was acknowledged and did nothing, and the power went some flushes later.
+    /// A flush was acknowledged and did nothing, and the power went some flushes later.
     LostFlush,
-    /// A write that landed in another block.
+    /// A write landed in another block.
     Misdirected,
     /// A bit of the log changed while the power was off.
     RotInLog,
-    /// A bit of the newest commit block did; of the whole transaction with async_commit, and in the
-    /// StetFS log of a frame that no later one vouches for.
+    /// A bit of the newest commit block changed (with async_commit: of the whole newest
+    /// transaction; in the StetFS log: of a frame that no later one vouches for).
     RotInLastCommit,
-    /// A bit of metadata did.
+    /// A bit of metadata changed.
     RotInMetadata,
-    /// A bit of file data did.
+    /// A bit of file data changed.
     RotInData,
 }
 
@@ -49,7 +49,7 @@ impl Fault {
         Fault::RotInData,
     ];
 
-    /// Why silence about it is no defect; `None` if it is one.
+    /// The reason why silence about this fault is no defect; `None` if it is one.
     pub fn excuse(self) -> Option<&'static str> {
         match self {
             Fault::LostFlush => Some(
@@ -71,46 +71,46 @@ impl Fault {
     }
 }
 
-/// What became of a volume.
+/// The fate of one volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Fate {
-    /// All that was promised is there.
+    /// Everything promised is there.
     Correct,
-    /// Opening or using it fails with an error.
+    /// Opening or using the volume fails with an error.
     Error(String),
-    /// No error, and something is wrong.
+    /// Something is wrong, and there is no error.
     Silent(String),
 }
 
-/// What became of all volumes with one fault.
+/// The fates of all volumes with one fault.
 #[derive(Clone, Debug, Serialize)]
 pub struct Tally {
     /// The fault.
     pub fault: Fault,
-    /// Volumes tried.
+    /// Number of volumes tried.
     pub tried: u64,
-    /// Nothing of what was promised is missing.
+    /// Volumes that kept everything promised.
     pub correct: u64,
-    /// A clear error.
+    /// Volumes that reported a clear error.
     pub errors: u64,
-    /// Something is wrong and nobody says so.
+    /// Volumes with damage and no error.
     pub silent: u64,
-    /// Why that is no defect.
+    /// The reason why silence is no defect.
     pub excuse: Option<&'static str>,
-    /// An error as the user sees it.
+    /// An example of an error, as the user sees it.
     pub error: Option<String>,
-    /// What was silently wrong.
+    /// An example of silent damage.
     pub example: Option<String>,
 }
 
 impl Tally {
-    /// Whether something was silently wrong that must not be.
+    /// Whether there was silent damage of a kind that must be noticed.
     pub fn is_defect(&self) -> bool {
         self.silent > 0 && self.excuse.is_none()
     }
 }
 
-/// Tries `each` volumes with each fault, on the work of a recording.
+/// Tries `each` volumes with each fault, on the workload of a recording.
 ///
 /// # Errors
 /// The sound volume cannot be recovered.
@@ -152,10 +152,10 @@ pub fn try_all(recording: &Recording, each: u64, seed: u64) -> Result<Vec<Tally>
         .collect())
 }
 
-/// A recording, and crashes of it with synced work that lies in the log alone.
+/// A recording, and the crashes of it at which synced work is only in the log.
 struct Stage<'r> {
     recording: &'r Recording,
-    /// Places where a sync was just acknowledged.
+    /// Events at which a sync was just acknowledged.
     acked: Vec<usize>,
 }
 
@@ -186,8 +186,8 @@ impl Stage<'_> {
         }
     }
 
-    /// One volume with the fault: what was done to it, and what became of it. None where it does
-    /// not apply.
+    /// One volume with the fault: a description of the damage, and the volume's fate. `None` where
+    /// the fault does not apply.
     fn play(&self, fault: Fault, rng: &mut fastrand::Rng) -> Option<(String, Fate)> {
         let log = &self.recording.log;
         let event = *rng.choice(&self.acked)?;
@@ -204,14 +204,14 @@ impl Stage<'_> {
                 let lost = *rng.choice(&flushes)?;
                 let mut changed = log.clone();
                 for e in &mut changed.events {
-                    // The flush is told as failed; what it covered stays uncertain.
+                    // The flush is reported as failed; the writes that it covered stay uncertain.
                     if let Event::Done { id, ok } = e
                         && *id == lost
                     {
                         *ok = false;
                     }
                 }
-                // Later flushes would cover it: the cut comes before the next.
+                // A later flush would cover these writes, so the cut comes before it.
                 let at = log
                     .events
                     .iter()
@@ -258,7 +258,7 @@ impl Stage<'_> {
         }
     }
 
-    /// The blocks in which a bit can rot, and whose they are once the volume is recovered.
+    /// The blocks in which a bit can rot, each with its owner once the volume is recovered.
     fn blocks(&self, image: &MemDevice, fault: Fault) -> Option<Vec<(u64, Owner)>> {
         let device = Arc::new(image.fork());
         let fs = open(&device, &self.work().options).ok()?;
@@ -285,7 +285,7 @@ impl Stage<'_> {
         let found: Vec<(u64, Owner)> = owners
             .iter()
             .filter(|(nr, owner)| {
-                // Where nothing was ever written nothing can be noticed.
+                // Rot in a block that was never written cannot be noticed.
                 wanted(*nr, owner)
                     && image.read(nr * block, &mut bytes).is_ok()
                     && bytes.iter().any(|b| *b != 0)
@@ -321,7 +321,8 @@ impl Stage<'_> {
         if let Err(e) = closed {
             return Fate::Error(e.to_string());
         }
-        // Once more: what was written since must be readable.
+        // The volume is walked a second time, opened read-only: everything written since must be
+        // readable.
         let options = FsOptions {
             read_only: true,
             ..work.options.clone()
@@ -333,7 +334,7 @@ impl Stage<'_> {
     }
 }
 
-/// The walk tells of errors, and of things that are wrong without one.
+/// The fate that a message of the walk stands for: an error, or damage that raised none.
 fn blame(what: String) -> Fate {
     if what.contains("damaged") || what.contains("os error") || what.contains("I/O") {
         Fate::Error(what)

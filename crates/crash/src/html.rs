@@ -1,4 +1,4 @@
-//! A failure as a page: the log as a timeline, the writes that were lost, the tree as promised and
+//! A failure as an HTML page: a timeline of the log, the lost writes, and the tree as promised and
 //! as found.
 
 mod escape;
@@ -17,7 +17,7 @@ use crate::tree::Seen;
 use crate::volume::DIRS;
 use crate::workload::model::{Kind, State};
 
-/// The page of a report; `recordings` has the records that its failures name.
+/// The page of a report; `recordings` holds the recordings that its failures name.
 pub fn page(report: &Report, recordings: &BTreeMap<String, Recording>) -> String {
     let mut out = String::from(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\">\
@@ -71,7 +71,7 @@ fn one(out: &mut String, failure: &Failure, recordings: &BTreeMap<String, Record
     trees(out, recording, &state);
 }
 
-/// What was there when the power went, beside what is there after recovery.
+/// The tree when the power went, beside the tree after recovery.
 fn trees(out: &mut String, recording: &Recording, state: &StateId) {
     let work = &recording.work;
     let found = tree(&recording.crashed(state), &work.options);

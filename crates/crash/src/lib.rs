@@ -1,22 +1,21 @@
-//! The crash lab: what a power cut can leave behind, tried and judged.
+//! The crash lab: tries the states that a power cut can leave, and judges each.
 //!
 //! * [`workload`]: operations, a model of what they do, scripts;
-//! * [`work`]: scripts at work on a volume over a recording device;
-//! * [`record`]: records of that, also as files; [`state`], [`walk`]: the crashes that a record
-//!   allows;
+//! * [`work`]: runs of scripts on a volume over a recording device;
+//! * [`record`]: recordings of such runs, also as files; [`state`], [`walk`]: the crashes that a
+//!   recording allows;
 //! * [`judge`]: whether a state that a crash could leave is one that was promised;
-//! * [`explore`]: the search; [`shrink`], [`report`], [`html`]: what it found, made small and
-//!   shown;
+//! * [`explore`]: the search; [`shrink`], [`report`], [`html`]: its failures, made small and shown;
 //! * [`layers`]: the same search with a flash translation layer, or a log, below the volume;
-//! * [`canary`]: planted faults; [`faults`]: misbehaving devices;
-//! * [`stress`]: many threads, and kills, failing flushes and cuts in the middle of it;
+//! * [`canary`]: deliberate faults; [`faults`]: misbehaving devices;
+//! * [`stress`]: many threads, and kills, failing flushes and cuts meanwhile;
 //! * [`swarm`]: runs that draw everything, so that every pair of features meets;
 //! * [`peers`]: real programs, and the kernel's file systems, recorded over FUSE;
-//! * [`tree`], [`volume`], [`machine`]: what a volume shows, and volumes in memory; [`setup`]: what
-//!   is under test;
+//! * [`tree`]: the tree of a volume; [`volume`], [`machine`]: volumes in memory; [`setup`]: the
+//!   journal and the volume under test;
 //! * [`command`]: the command line.
 //!
-//! docs/crash.md is the manual, and tells the model of crashes and the oracles.
+//! docs/crash.md is the manual. It describes the crash model and the oracles.
 
 mod answer;
 pub mod canary;
@@ -30,6 +29,7 @@ pub mod layers;
 pub mod machine;
 mod marks;
 mod newest;
+mod outside;
 pub mod peers;
 mod progress;
 pub mod record;

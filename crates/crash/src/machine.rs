@@ -1,5 +1,5 @@
-//! A machine with a volume: its device, and the region of persistent memory for records of files,
-//! where it has one.
+//! A simulated machine: a device with a volume, and optionally a region of persistent memory for
+//! the sync records of files.
 
 use std::sync::Arc;
 
@@ -10,23 +10,23 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::volume::open;
 
-/// A machine.
+/// A machine with its storage.
 #[derive(Debug)]
 pub struct Machine<D = MemDevice, R = MemRegion> {
-    /// Its device.
+    /// The device with the volume.
     pub device: Arc<D>,
-    /// Its region.
+    /// The region of persistent memory for sync records, if any.
     pub region: Option<Arc<R>>,
 }
 
-/// What a crash left of a machine.
+/// A machine as a crash leaves it.
 pub type Crashed = Machine<MemDevice, MemRegion>;
 
-/// A machine that writes down what is done to it.
+/// A machine that records all requests to its device and its region.
 pub type Recorded<D> = Machine<Recorder<D>, RegionRecorder<MemRegion>>;
 
 impl<D: BlockDevice + 'static, R: Region + 'static> Machine<D, R> {
-    /// One of these parts.
+    /// A machine of these parts.
     pub fn new(device: D, region: Option<R>) -> Machine<D, R> {
         Machine {
             device: Arc::new(device),
@@ -34,10 +34,10 @@ impl<D: BlockDevice + 'static, R: Region + 'static> Machine<D, R> {
         }
     }
 
-    /// Opens its volume, with its region for records if it has one.
+    /// Opens the volume, with the region for sync records if there is one.
     ///
     /// # Errors
-    /// The volume's.
+    /// The volume cannot be opened.
     pub fn open(&self, options: &FsOptions) -> Result<Arc<Fs>, FsError> {
         let region = match &self.region {
             None => RegionSource::None,
@@ -52,12 +52,12 @@ impl<D: BlockDevice + 'static, R: Region + 'static> Machine<D, R> {
 }
 
 impl Crashed {
-    /// One with a device and nothing else.
+    /// A machine with a device and no region.
     pub fn of(device: MemDevice) -> Crashed {
         Machine::new(device, None)
     }
 
-    /// A copy as it is now.
+    /// A copy of the present state.
     pub fn fork(&self) -> Crashed {
         Machine::new(self.device.fork(), self.fork_region())
     }
@@ -67,8 +67,8 @@ impl Crashed {
         self.region.as_ref().map(|region| region.fork())
     }
 
-    /// A copy that writes down what is done to it, in one order; `wrap` gives the device below the
-    /// recorder.
+    /// A copy that records all requests to device and region, in one order; `wrap` gives the device
+    /// below the recorder.
     pub fn recorded<D: BlockDevice + 'static>(
         &self,
         wrap: impl FnOnce(MemDevice) -> D,
@@ -83,7 +83,7 @@ impl Crashed {
         Machine { device, region }
     }
 
-    /// What it differs in from a device, and all of its region, as one number.
+    /// A hash of the device's differences from `base` and of the whole region.
     pub fn hash(&self, base: &MemDevice) -> u64 {
         let device = image_hash(base, &self.device);
         let Some(region) = &self.region else {
@@ -98,8 +98,8 @@ impl Crashed {
         hash.digest()
     }
 
-    /// The bytes that differ from another's with as large a region: of the device, and whether any
-    /// of the region do.
+    /// The differences from another machine with a region of the same size: the byte ranges of the
+    /// device, or that the regions differ. `None` if there are none.
     pub fn differs(&self, other: &Crashed) -> Option<String> {
         let ranges = self.device.differences(&other.device);
         if !ranges.is_empty() {
@@ -114,14 +114,14 @@ impl Crashed {
     }
 }
 
-/// What an image differs in from `base`, as one number.
+/// A hash of an image's differences from `base`.
 pub fn image_hash(base: &MemDevice, image: &MemDevice) -> u64 {
     let mut hash = Xxh3::new();
     let mut bytes = Vec::new();
     for range in base.differences(image) {
         hash.update(&range.start.to_le_bytes());
         bytes.resize((range.end - range.start) as usize, 0);
-        // Memory does not fail, and the range is of the device.
+        // A memory device does not fail, and the range lies within the device.
         if image.read(range.start, &mut bytes).is_ok() {
             hash.update(&bytes);
         }
@@ -130,10 +130,10 @@ pub fn image_hash(base: &MemDevice, image: &MemDevice) -> u64 {
 }
 
 impl<D: BlockDevice> Recorded<D> {
-    /// Takes both records. The region's is empty where there is none.
+    /// Takes both logs. The region's is empty if there is no region.
     pub fn take_logs(&self) -> (Log, RegionLog) {
-        // A store is behind what it follows on the device: the device's record must not be the
-        // shorter one.
+        // The region's log is taken first: a store refers to the device events before it, so the
+        // device's log must not be the shorter one.
         let region = self.region.as_ref().map(|region| region.take_log());
         (self.device.take_log(), region.unwrap_or_default())
     }

@@ -1,14 +1,14 @@
-//! Marks of a record.
+//! Marks in a recording: the begins and returns of operations.
 
 use stetfs_block::{BlockDevice, Recorder};
 
-/// An operation was begun, or returned. The number is of thread and operation.
+/// The label of a begin; the mark's number holds the thread and the operation.
 pub(crate) const BEGUN: &str = "begun";
 
-/// See [`BEGUN`].
+/// The label of a return; see [`BEGUN`].
 pub(crate) const ACKED: &str = "acked";
 
-/// Notes in a record that an operation was begun, or returned.
+/// Marks in the recording that an operation begins, or has returned.
 pub(crate) fn note<D: BlockDevice>(device: &Recorder<D>, thread: usize, begun: bool, n: usize) {
     device.mark(if begun { BEGUN } else { ACKED }, number(thread, n));
 }

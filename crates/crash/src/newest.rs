@@ -1,5 +1,5 @@
-//! What of a log a device can lose unnoticed: the newest that was committed, of which nothing
-//! behind it says that it was.
+//! The part of a log whose damage cannot be noticed: the newest commits, which nothing later in the
+//! log vouches for.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,8 +13,8 @@ use stetfs_ondisk::stet::header::{COPY_BYTES, LogHeader, copy_at, copy_blocks};
 use crate::judge::space::{Owner, Owners};
 use crate::work::Work;
 
-/// The blocks of the volume with that: a commit block; the whole transaction with async_commit;
-/// frames of the StetFS log.
+/// The volume's blocks with this part: a commit block; with async_commit the whole transaction; in
+/// the StetFS log, frames.
 pub(crate) fn unvouched(image: &MemDevice, owners: &Owners, work: &Work) -> Option<Vec<u64>> {
     // mke2fs lays the journal out in the order of its blocks.
     let blocks: Vec<u64> = owners
@@ -36,7 +36,7 @@ pub(crate) fn unvouched(image: &MemDevice, owners: &Owners, work: &Work) -> Opti
 
 struct Log<'i> {
     image: &'i MemDevice,
-    /// Its blocks on the volume.
+    /// The volume's blocks that hold the log.
     blocks: Vec<u64>,
     /// Bytes of a block.
     size: usize,
@@ -72,7 +72,7 @@ impl Log<'_> {
         Some(self.ring(start, at + 1, 1..self.blocks.len()))
     }
 
-    /// The volume's blocks from one log block to another, which may be behind it, in a ring.
+    /// The volume's blocks from one log block to another; the log is a ring, so the range may wrap.
     fn ring(&self, from: usize, to: usize, ring: Range<usize>) -> Vec<u64> {
         let count = (to + ring.len() - from) % ring.len().max(1);
         ring.clone()
@@ -99,7 +99,7 @@ impl Log<'_> {
         let frames: Vec<(usize, Frame)> = (0..self.blocks.len())
             .filter_map(|at| Some((at, self.frame(at, header.epoch)?)))
             .collect();
-        // Of each lane, up to which sequence and which stamp others vouch for it.
+        // For each lane the sequence and the stamp up to which other frames vouch for its frames.
         let mut vouched: BTreeMap<u16, (u64, u64)> = BTreeMap::new();
         let transactions = header.lanes.len() - usize::from(header.file_lanes);
         for (_, frame) in &frames {
@@ -133,11 +133,11 @@ impl Log<'_> {
         Some(out)
     }
 
-    /// The frame whose head begins there, if the head proves itself.
+    /// The frame whose head begins at log block `at`, if the head is valid.
     fn frame(&self, at: usize, epoch: u64) -> Option<Frame> {
         let first = self.read(at..at + 1)?;
         let head = frame::glance(&first, self.blocks.len() as u64).ok()?;
-        // One that wraps within its head is rare, and its rot is then taken for that of another.
+        // A frame that wraps within its head is rare; its rot is counted as that of another frame.
         let bytes = self.read(at..at + head.head_blocks as usize)?;
         let frame = frame::decode(&bytes, self.size).ok()?;
         (frame.epoch == epoch).then_some(frame)

@@ -1,17 +1,17 @@
-//! How far something long is: a bar for who looks on, else a line now and then.
+//! The progress of a long task: a bar on a terminal, else a line every minute.
 
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 use parking_lot::Mutex;
 
-/// Between two lines where there is no terminal.
+/// Time between two lines where there is no terminal.
 const EACH: Duration = Duration::from_secs(60);
 
-/// Tells how far it is, on standard error.
+/// Reports progress on standard error.
 pub(crate) struct Teller {
     bar: ProgressBar,
-    /// When a line was told last; `None`: nothing is told.
+    /// Time of the last line; `None`: no lines.
     told: Option<Mutex<Instant>>,
 }
 
@@ -23,7 +23,7 @@ impl Teller {
         }
     }
 
-    /// One that tells nothing.
+    /// A teller that prints nothing.
     pub(crate) fn silent() -> Teller {
         Teller {
             bar: ProgressBar::hidden(),
@@ -31,7 +31,7 @@ impl Teller {
         }
     }
 
-    /// How far along the bar it is, in the bar's unit.
+    /// Moves the bar, in the bar's unit.
     pub(crate) fn position(&self, position: u64) {
         self.bar.set_position(position);
     }
@@ -48,7 +48,7 @@ impl Teller {
         self.bar.tick();
     }
 
-    /// A line that stays.
+    /// Prints a line that stays.
     pub(crate) fn line(&self, line: &str) {
         self.bar.suspend(|| eprintln!("{line}"));
     }

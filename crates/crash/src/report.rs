@@ -1,4 +1,4 @@
-//! What a search found, for people and programs.
+//! The report of a search, for people and programs.
 
 use serde::Serialize;
 
@@ -10,25 +10,25 @@ use crate::volume::Batches;
 pub struct Report {
     /// `PRESET[,option…]`.
     pub journal: String,
-    /// The workload, or the file with its record.
+    /// Name of the workload, or the file with its recording.
     pub workload: String,
     /// Bytes in a block.
     pub block: u32,
-    /// Decides all draws.
+    /// Seed of all draws.
     pub seed: u64,
-    /// What the device promises of batches that it shares.
+    /// The device's promise for batches that it shares.
     pub share: Batches,
-    /// Bytes of the region for records of files; none without one.
+    /// Bytes of the region for sync records; `None` without one.
     pub region: Option<u64>,
-    /// Rate.
+    /// States judged per second.
     pub states_per_second: f64,
-    /// What was done and found.
+    /// The counts and the failures.
     #[serde(flatten)]
     pub outcome: Outcome,
 }
 
 impl Report {
-    /// For people.
+    /// The report as text.
     pub fn text(&self) -> String {
         let o = &self.outcome;
         let mut out = format!(
@@ -49,14 +49,15 @@ impl Report {
              {} crashes inside recoveries, {} inside second ones\n",
             o.fscks, o.thorough, o.recovery_cuts, o.second_recovery_cuts
         ));
-        // Who shares nothing at all need not hear of it.
+        // Counts of shares are shown only for journals that share.
         if o.shares > 0 || self.journal.contains("afs") || self.journal.contains("home=share") {
             let batches = match self.share {
                 Batches::Torn => "of which a crash keeps any units",
                 Batches::Atomic => "which are whole or absent",
             };
             out.push_str(&format!(
-                "{} batches shared in the records, {batches}; {} crash states with shares that are not flushed, {} of them with a torn batch\n",
+                "{} batches shared in the recordings, {batches}; {} crash states with shares that \
+                 are not flushed, {} of them with a torn batch\n",
                 o.shares, o.share_states, o.torn_states
             ));
         }
@@ -68,7 +69,7 @@ impl Report {
         }
         if o.cases > 1 || o.cases_done < o.cases {
             out.push_str(&match (o.cases, o.cases_done) {
-                (1, _) => "the time was too short for one pass over the record\n".to_owned(),
+                (1, _) => "the time was too short for one pass over the recording\n".to_owned(),
                 (all, done) => format!("{done} of {all} sequences tried\n"),
             });
         }
@@ -83,10 +84,10 @@ impl Report {
         out
     }
 
-    /// For programs.
+    /// The report as JSON.
     ///
     /// # Errors
-    /// None that is known.
+    /// None is known.
     pub fn json(&self) -> serde_json::Result<String> {
         serde_json::to_string_pretty(self)
     }

@@ -1,99 +1,26 @@
-//! What is under test: a journal preset with its options, on a volume of some shape.
+//! The system under test: a journal preset with its options, on a volume of some shape.
 
+mod options;
 mod spec;
 
-use std::str::FromStr;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
 
 use anyhow::{Error, Result, ensure};
-use stetfs::low::{Atime, FsOptions, PolicyKind, Preset, check_region};
+use stetfs::low::check_region;
 
+pub use self::options::usages;
 pub use self::spec::{JournalSpec, Shape};
-use crate::canary::find;
-use crate::volume::{Base, able, options};
+use crate::volume::{Base, able};
 use crate::work::Work;
 use crate::workload::{Case, Script};
 
-/// The options of a [`JournalSpec`], for messages.
-pub const OPTIONS: &str = "\
-async_commit, nobarrier, discard, sync, dirsync, lazytime, strictatime, commit=SECONDS, dirty_expire=SECONDS, cache=MIB, cache_policy=NAME, the journal's options (`stetfs mount --help` lists them), \
-and deliberate faults that the lab must find: canary=NAME (`stetfs crash canaries --list` names them)";
-
-impl FromStr for JournalSpec {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<JournalSpec, String> {
-        JournalSpec::read(text, &options)
-    }
-}
-
-impl JournalSpec {
-    /// What is not said in `text` is as `defaults` has it.
-    ///
-    /// # Errors
-    /// What is wrong in it, and what there is.
-    pub fn read(text: &str, defaults: &dyn Fn(Preset) -> FsOptions) -> Result<JournalSpec, String> {
-        let mut parts = text.split(',').map(str::trim).filter(|p| !p.is_empty());
-        let name = parts.next().unwrap_or_default();
-        let preset: Preset = name.parse().map_err(|e| format!("{e}"))?;
-        let mut spec = JournalSpec {
-            options: defaults(preset),
-            ..JournalSpec::of(preset)
-        };
-        for part in parts {
-            let (option, value) = match part.split_once('=') {
-                Some((o, v)) => (o, Some(v)),
-                None => (part, None),
-            };
-            let number = || {
-                value
-                    .and_then(|v| v.parse::<u32>().ok())
-                    .filter(|n| (1..=100_000).contains(n))
-                    .ok_or_else(|| format!("{option} needs a number: {option}=N"))
-            };
-            let o = &mut spec.options;
-            match (option, value) {
-                ("async_commit" | "journal_async_commit", None) => o.async_commit = true,
-                ("nobarrier", None) => o.barrier = false,
-                ("discard", None) => o.discard = true,
-                ("sync", None) => o.sync = true,
-                ("dirsync", None) => o.dirsync = true,
-                ("lazytime", None) => o.lazytime = true,
-                ("strictatime", None) => o.atime = Atime::Strict,
-                ("commit", _) => o.commit_secs = number()?,
-                ("dirty_expire", Some("0")) => o.dirty_expire = Duration::ZERO,
-                ("dirty_expire", _) => o.dirty_expire = Duration::from_secs(number()?.into()),
-                ("cache", _) => o.cache_bytes = u64::from(number()?) << 20,
-                ("cache_policy", Some(name)) => {
-                    let policy: Result<PolicyKind, _> = name.parse();
-                    o.cache_policy = policy.map_err(|e| e.to_string())?;
-                }
-                ("canary", Some(name)) => {
-                    (find(name)?.set)(&mut spec);
-                }
-                (_, Some(value)) if stetfs::low::is_option(option) => {
-                    o.journal = o.journal.with(option, value).map_err(|e| e.to_string())?;
-                }
-                _ => {
-                    return Err(format!(
-                        "there is no journal option {part:?}; there are {OPTIONS}"
-                    ));
-                }
-            }
-            spec.text = format!("{},{part}", spec.text);
-        }
-        Ok(spec)
-    }
-}
-
-/// Largest region, bytes: each crash state has a copy.
+/// Largest region, bytes; each crash state has a copy of it.
 const REGION_MAX: u64 = 64 << 20;
 
-/// A case as work on a copy of `base`.
+/// Work on a copy of `base` for a case.
 ///
 /// # Errors
-/// The journal has no use for the region, or it is too large.
+/// The journal cannot use a region, or the region is too large.
 pub fn work_on(base: &Base, journal: &JournalSpec, shape: Shape, case: &Case) -> Result<Work> {
     let scripts = case
         .scripts
@@ -123,6 +50,7 @@ pub fn work_on(base: &Base, journal: &JournalSpec, shape: Shape, case: &Case) ->
         before: vec![0; case.scripts.len()],
         scripts,
         promise: journal.promise,
+        rest: OnceLock::new(),
     })
 }
 
@@ -151,6 +79,24 @@ mod tests {
         assert!(wrong("ldj,compress=zip").contains("none, lz4, zstd or auto"));
         assert!(wrong("ldj,chunk=1").contains("from 4K"));
         assert!(wrong("ordered,canary=none").contains("canaries --list"));
-        assert!(wrong("ordered,commit=x").contains("commit=N"));
+        assert!(wrong("ordered,commit=x").contains("commit must be a number of seconds"));
+        assert!(wrong("ordered,cache=0").contains("MiB"));
+        assert!(wrong("ordered,errors=panic").contains("errors must be continue or remount-ro"));
+        assert!(wrong("ordered,strictatim").contains("did you mean strictatime?"));
+        for decided_here in ["ro", "epoch=5", "offset=1M", "journal=ldj"] {
+            let why = wrong(&format!("ordered,{decided_here}"));
+            assert!(why.contains("there is no journal option"), "{why}");
+        }
+    }
+
+    /// Options of a journal go together whatever their order, as on a mount.
+    #[test]
+    fn the_journal_is_put_together_at_the_end() {
+        let one: JournalSpec = "ordered,codec=frames,sync=file".parse().unwrap();
+        let other: JournalSpec = "ordered,sync=file,codec=frames".parse().unwrap();
+        assert_eq!(one.options, other.options);
+        // On the way there, file records would be in jbd2's log.
+        let back: JournalSpec = "ordered,codec=jbd2,sync=file,codec=frames".parse().unwrap();
+        assert_eq!(back.options, one.options);
     }
 }

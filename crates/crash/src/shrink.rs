@@ -1,4 +1,4 @@
-//! The shortest workload, and the smallest loss, that still break a promise.
+//! Shrinking: finds the shortest workload and the smallest loss that still break a promise.
 
 use std::time::Instant;
 
@@ -13,14 +13,14 @@ use crate::walk::{EVERYTHING, Walk, but_line};
 use crate::workload::model::State;
 use crate::workload::{Case, Op, text};
 
-/// A state that shows the fault.
+/// A state that shows the fault, with its recording.
 struct Shown {
     recording: Recording,
     state: StateId,
     finding: Finding,
 }
 
-/// What is sought, and until when.
+/// The fault to find again, the setup, and the deadline.
 struct Search<'a> {
     journal: &'a JournalSpec,
     shape: Shape,
@@ -29,11 +29,11 @@ struct Search<'a> {
     deadline: Instant,
 }
 
-/// States tried of a candidate workload.
+/// Number of states tried for a candidate workload.
 const STATES: usize = 600;
 
-/// Shrinks a failure that a state of `recording` showed. Gives the smallest that was found before
-/// the deadline, and its record.
+/// Shrinks a failure that a state of `recording` showed. Gives the smallest failure found before
+/// the deadline, and its recording.
 ///
 /// # Errors
 /// The failure does not name a state of the recording.
@@ -85,7 +85,7 @@ impl Search<'_> {
         }
     }
 
-    /// The finding of the sought kind that a state shows.
+    /// The finding of a state, if it is of the kind sought.
     fn shows(
         &self,
         recording: &Recording,
@@ -102,7 +102,7 @@ impl Search<'_> {
         (finding.oracle == self.oracle).then_some(finding)
     }
 
-    /// A state of a fresh record of the case that shows it.
+    /// A state of a fresh recording of the case that shows the fault.
     fn find(&self, case: &Case) -> Option<Shown> {
         let recording = Recording::make(self.journal, self.shape, case, self.seed).ok()?;
         let mut found = None;
@@ -132,7 +132,7 @@ impl Search<'_> {
         })
     }
 
-    /// Leaves threads and operations out, as long as a crash still shows it.
+    /// Removes threads and operations as long as a crash still shows the fault.
     fn workload(&self, best: &mut Shown) -> Result<()> {
         let mut case = best.recording.case()?;
         case.setup = 0;
@@ -153,7 +153,7 @@ impl Search<'_> {
                 None => false,
             }
         };
-        // Nothing that was begun after the crash can matter.
+        // Operations begun after the crash do not matter.
         let progress = best
             .recording
             .work
@@ -186,7 +186,7 @@ impl Search<'_> {
                         at += chunk;
                     }
                 }
-                // Once more with single operations while that helps.
+                // Passes with single operations repeat as long as they help.
                 chunk = match chunk {
                     1 if case.scripts[thread].len() < before => 1,
                     n => n / 2,
@@ -196,7 +196,8 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Lets lost writes arrive, whole ones first, then sectors, as long as it still shows.
+    /// Lets lost writes arrive, whole writes first, then sectors, as long as the state still shows
+    /// the fault.
     fn loss(&self, best: &mut Shown) {
         let recording = &best.recording;
         let base = recording.work.machine();
@@ -252,7 +253,7 @@ impl Search<'_> {
     }
 }
 
-/// The operations that can still succeed, in order.
+/// The operations that can still succeed without the removed ones, in order.
 fn valid(ops: Vec<Op>) -> Vec<Op> {
     let mut state = State::new(4096, false);
     let mut out = Vec::new();

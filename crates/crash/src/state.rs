@@ -1,10 +1,10 @@
-//! One crash of a record: when, and what of the unflushed writes arrived.
+//! The name of one crash of a recording: the moment, and the unflushed writes that arrived.
 //!
 //! As text, `EVENT:ARRIVAL`: the number of events before the crash, and `none`, `all`, `=MASK`
 //! (whole writes, hexadecimal, bit 0 the first), `~SEED` (a draw), or `-1,4-7` (all sectors but
-//! these, counted from the first that is uncertain). Where there is a region of persistent memory,
-//! `@EVENT~N` follows: the number of its events before the crash, and a number that says which of
-//! its lines arrived (`RegionReplay::state`).
+//! these, counted from the first that is uncertain). With a region of persistent memory, `@EVENT~N`
+//! follows: the number of its events before the crash, and a number that selects the lines that
+//! arrived (`RegionReplay::state`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -14,76 +14,72 @@ use stetfs::low::MemDevice;
 use stetfs_block::{Event, Log, PendingSector, Replay};
 use stetfs_nvm::PendingLine;
 
-/// What of the writes that no flush covered arrived.
+/// The unflushed writes that arrived.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Arrival {
-    /// Nothing.
+    /// None of them.
     None,
-    /// Everything.
+    /// All of them.
     All,
-    /// The whole writes of this mask.
+    /// The whole writes of this mask; bit 0 is the first.
     Whole(u64),
     /// A random choice with this seed.
     Drawn(u64),
-    /// All sectors but these (their numbers among the uncertain ones, ascending).
+    /// All sectors but these (numbers among the uncertain sectors, ascending).
     Without(Vec<u32>),
 }
 
-/// One crash.
+/// One crash of a recording.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct StateId {
-    /// Events that came before it.
+    /// Number of events before the crash.
     pub event: usize,
-    /// What arrived.
+    /// The unflushed writes that arrived.
     pub arrival: Arrival,
-    /// The crash of the region beside the device; without it all that was stored to it until then
-    /// is there.
+    /// The crash of the region beside the device. Without it all stores up to then have arrived.
     pub region: Option<InRegion>,
 }
 
 /// A crash of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct InRegion {
-    /// Events of the region that came before it.
+    /// Number of events of the region before the crash.
     pub event: usize,
-    /// Which of its states there (`RegionReplay::state` with seed 0).
+    /// Number of the region's state at that event (`RegionReplay::state` with seed 0).
     pub state: u64,
 }
 
-/// The uncertain sectors at one place of a record, and the writes they are of.
+/// The uncertain sectors at one event of a recording, grouped by the writes that they belong to.
 #[derive(Debug)]
 pub struct Uncertain {
-    /// In order of submission.
+    /// The sectors in order of submission.
     pub sectors: Vec<PendingSector>,
     /// Request of each sector, as a number from 0 on.
     of: Vec<usize>,
     /// Number of requests.
     pub requests: usize,
-    /// Lines of the region that are not fenced.
+    /// The lines of the region that are not fenced.
     pub lines: Vec<PendingLine>,
 }
 
 impl Uncertain {
-    /// At the place where `replay` stands.
+    /// The uncertain sectors at the event that `replay` has reached.
     pub fn at(replay: &Replay<'_>) -> Uncertain {
         let sectors = replay.pending();
-        let mut numbers = HashMap::new();
-        let of = sectors
-            .iter()
-            .map(|s| {
-                let next = numbers.len();
-                *numbers.entry(s.id).or_insert(next)
-            })
+        // The sectors of a request are adjacent.
+        let of: Vec<usize> = (sectors.chunk_by(|a, b| a.id == b.id).enumerate())
+            .flat_map(|(number, of_request)| of_request.iter().map(move |_| number))
             .collect();
+        let requests = of.last().map_or(0, |last| last + 1);
         Uncertain {
             sectors,
             of,
-            requests: numbers.len(),
+            requests,
             lines: Vec::new(),
         }
     }
 
-    /// For each batch that was shared and not flushed its sectors, by their numbers here.
+    /// The sectors of each batch that was shared and not flushed, as indices into `sectors`.
     pub fn shared(&self, log: &Log) -> Vec<Vec<usize>> {
         let mut batches: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (i, sector) in self.sectors.iter().enumerate() {
@@ -94,7 +90,7 @@ impl Uncertain {
         batches.into_values().collect()
     }
 
-    /// Whether a write arrives in part.
+    /// Whether a write arrives only in part.
     pub fn tears(&self, event: usize, arrival: &Arrival) -> bool {
         let arrived = self.arrived(event, arrival);
         let mut first = HashMap::new();
@@ -102,7 +98,7 @@ impl Uncertain {
         all.any(|(request, arrived)| *first.entry(request).or_insert(arrived) != arrived)
     }
 
-    /// For each sector whether it arrived.
+    /// For each sector, whether it arrived.
     pub fn arrived(&self, event: usize, arrival: &Arrival) -> Vec<bool> {
         let each = |f: &mut dyn FnMut(usize, usize) -> bool| {
             self.of.iter().enumerate().map(|(i, r)| f(i, *r)).collect()
@@ -117,11 +113,11 @@ impl Uncertain {
     }
 }
 
-/// Kinds of draws; the seed modulo this says which.
+/// Number of kinds of draws; the seed modulo this chooses the kind.
 pub const KINDS: u64 = 10;
 
-/// Which sectors arrived; `of` is the request of each. The kinds are spread so that few draws meet
-/// single lost writes, single early ones, order turned round, and torn writes.
+/// Draws the sectors that arrive; `of` is the request of each sector. The kinds differ so that few
+/// draws meet single lost writes, single early ones, reversed order, and torn writes.
 fn draw(of: &[usize], requests: usize, event: usize, seed: u64) -> Vec<bool> {
     let mut rng = fastrand::Rng::with_seed(
         seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (event as u64).rotate_left(32),
@@ -150,8 +146,8 @@ fn draw(of: &[usize], requests: usize, event: usize, seed: u64) -> Vec<bool> {
 }
 
 impl StateId {
-    /// The device that this crash leaves, of a machine without a region. `replay` is moved there;
-    /// it must not be past it.
+    /// The device that this crash leaves, for a machine without a region. Moves `replay` to the
+    /// crash; it must not be past it.
     pub fn make(&self, replay: &mut Replay<'_>) -> MemDevice {
         replay.advance_to(self.event);
         match self.arrival {
@@ -161,11 +157,11 @@ impl StateId {
         }
     }
 
-    /// The device, with what is uncertain there at hand.
+    /// The device that this crash leaves, if `uncertain` is known already.
     pub fn make_of(&self, replay: &Replay<'_>, uncertain: &Uncertain) -> MemDevice {
         let arrived = uncertain.arrived(self.event, &self.arrival);
         let mut told = uncertain.sectors.iter().zip(arrived).peekable();
-        // Both are in order of submission. A sector that a later durable write hides is not
+        // Both lists are in order of submission. A sector that a later durable write covers is not
         // uncertain, and changes nothing.
         replay.crash(|s| {
             let is_told = |(t, _): &(&PendingSector, bool)| (t.id, t.offset) == (s.id, s.offset);
@@ -173,7 +169,7 @@ impl StateId {
         })
     }
 
-    /// Whether it keeps a part of one of these batches ([`Uncertain::shared`]) and not the rest.
+    /// Whether the crash keeps only a part of one of these batches ([`Uncertain::shared`]).
     pub fn tears(&self, uncertain: &Uncertain, batches: &[Vec<usize>]) -> bool {
         let arrived = uncertain.arrived(self.event, &self.arrival);
         batches.iter().any(|batch| {
@@ -182,7 +178,7 @@ impl StateId {
         })
     }
 
-    /// The same crash, told by the sectors that were lost.
+    /// The same crash, named by the lost sectors.
     pub fn without(&self, uncertain: &Uncertain) -> StateId {
         let arrived = uncertain.arrived(self.event, &self.arrival);
         let lost = arrived.iter().enumerate().filter(|(_, a)| !**a);
@@ -194,20 +190,20 @@ impl StateId {
     }
 }
 
-/// Why a place of a record is worth a crash.
+/// The reason to crash at an event of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Why {
     /// A write was submitted.
     Write,
     /// A sync was acknowledged.
     Acked,
-    /// A flush, or a write with FUA, is about to be done.
+    /// A flush, or a write with FUA, is about to complete.
     Flush,
-    /// A fence of the region is about to end.
+    /// A fence of the region is about to return.
     Fence,
 }
 
-/// The places of a record to crash at, from event `from` on.
+/// The events of a recording to crash at, from event `from` on.
 pub fn points(log: &Log, from: usize) -> Vec<(usize, Why)> {
     let mut flushes = std::collections::HashSet::new();
     let mut points = Vec::new();
@@ -224,7 +220,7 @@ pub fn points(log: &Log, from: usize) -> Vec<(usize, Why)> {
                 Some((i + 1, Why::Write))
             }
             Event::Discard { .. } | Event::Share { .. } => Some((i + 1, Why::Write)),
-            // Before it is done.
+            // The crash comes before the flush completes.
             Event::Done { id, .. } if flushes.contains(id) => Some((i, Why::Flush)),
             Event::Done { .. } => None,
             Event::Mark { label, .. } if label == crate::marks::ACKED => Some((i + 1, Why::Acked)),
@@ -236,14 +232,14 @@ pub fn points(log: &Log, from: usize) -> Vec<(usize, Why)> {
     points
 }
 
-/// At a flush with at most this many unflushed writes every subset of them is tried.
+/// Most unflushed writes at a flush for which every subset is tried.
 const SUBSETS: usize = 5;
-/// Else this many draws.
+/// Number of draws at a flush with more of them.
 const DRAWS: u64 = 12;
 
-/// The crashes of the first pass at a place.
+/// The crashes that the first pass tries at an event.
 pub fn first_pass(event: usize, why: Why, uncertain: &Uncertain, seed: u64) -> Vec<StateId> {
-    // Places far apart draw other kinds.
+    // Events far apart draw different kinds.
     let seed = seed.wrapping_mul(1000).wrapping_add(event as u64 * 3);
     let mut arrivals = match (why, uncertain.requests) {
         (_, 0) => vec![Arrival::None],
@@ -315,7 +311,7 @@ impl fmt::Display for Arrival {
     }
 }
 
-/// More sectors than this are not named one by one.
+/// Most lost sectors that are named one by one.
 const LOST_MAX: usize = 1 << 20;
 
 impl FromStr for StateId {
@@ -324,8 +320,8 @@ impl FromStr for StateId {
     fn from_str(text: &str) -> Result<StateId, String> {
         let bad = || {
             format!(
-                "{text:?} is no crash: it is written EVENT:ARRIVAL, e.g. 120:none, 120:~7 or 120:-0,4-6, with @EVENT~N \
-                 behind it where there is a region"
+                "{text:?} is not a crash state: write EVENT:ARRIVAL, e.g. 120:none, 120:~7 or \
+                 120:-0,4-6, with @EVENT~N behind it where there is a region"
             )
         };
         let (device, region) = match text.split_once('@') {

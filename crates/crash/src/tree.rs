@@ -1,4 +1,4 @@
-//! What a volume shows: a walk over everything that a name leads to, with checks of its own.
+//! The tree of a volume: a walk over everything that a name leads to, with consistency checks.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::workload::op::KEPT_FLAGS;
 use stetfs::low::{Ctx, FileType, Fs, FsError, Ino, OpenRef, ROOT_INO};
 
-/// One inode.
+/// One inode as the walk sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeenNode {
     /// Type.
@@ -18,9 +18,9 @@ pub struct SeenNode {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Flags of chattr(1), of those that a model keeps.
+    /// Flags of chattr(1), only those that the model keeps.
     pub flags: u32,
-    /// Hard links as the inode counts them.
+    /// Hard links by the inode's count.
     pub nlink: u32,
     /// Size, bytes.
     pub size: u64,
@@ -28,27 +28,27 @@ pub struct SeenNode {
     pub blocks: u64,
     /// Extended attributes.
     pub xattrs: BTreeMap<String, Vec<u8>>,
-    /// Of a regular file.
+    /// Content of a regular file.
     pub content: Vec<u8>,
-    /// Of a symbolic link.
+    /// Target of a symbolic link.
     pub target: Vec<u8>,
-    /// Of a directory, without `.` and `..`.
+    /// Entries of a directory, without `.` and `..`.
     pub entries: BTreeMap<String, Ino>,
 }
 
-/// All inodes that can be reached.
+/// All inodes that a name leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// By inode number.
+    /// The inodes by number.
     pub nodes: BTreeMap<Ino, SeenNode>,
 }
 
-/// Files larger than this are read only in part.
+/// Bytes read of a file at most.
 pub(crate) const READ_MAX: u64 = 4 << 20;
-/// A directory with more entries than this goes in a circle.
+/// Most entries of a directory; a listing with more is taken to be endless.
 const ENTRIES_MAX: usize = 1 << 17;
 
-/// Reads a directory, entries in order of their cookies.
+/// Reads a directory; its entries are in order of their cookies.
 ///
 /// # Errors
 /// The volume's, and a listing without an end.
@@ -66,12 +66,16 @@ pub fn entries(fs: &Fs, dir: &OpenRef) -> Result<Vec<stetfs::low::DirEntry>, FsE
             return Ok(all);
         }
         if all.len() > ENTRIES_MAX {
-            return Err(FsError::corrupt("directory", 0, "readdir does not end"));
+            return Err(FsError::corrupt(
+                "directory",
+                0,
+                "the directory listing is endless (circular cookies)",
+            ));
         }
     }
 }
 
-/// Reads a file of `size` bytes, but not more than 4 MiB of it.
+/// Reads a file of `size` bytes, at most the first 4 MiB.
 ///
 /// # Errors
 /// The volume's.
@@ -96,7 +100,7 @@ fn xattrs(fs: &Fs, ino: Ino) -> Result<BTreeMap<String, Vec<u8>>, FsError> {
         .collect()
 }
 
-/// Looks at one inode; with `content` a file is read.
+/// Reads one inode; with `content` also the content of a regular file.
 ///
 /// # Errors
 /// The volume's.
@@ -118,7 +122,7 @@ pub fn look(fs: &Fs, ino: Ino, content: bool) -> Result<SeenNode, FsError> {
     };
     match attr.kind {
         FileType::Regular if content => {
-            // A look is no change.
+            // Reading must not change the access time.
             let file = fs.open_inode(&Ctx::default(), ino, libc::O_RDONLY | libc::O_NOATIME)?;
             node.content = read(fs, &file, attr.size)?;
         }
@@ -132,15 +136,15 @@ impl Seen {
     /// Walks the whole volume.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The first inconsistency, in words.
     pub fn capture(fs: &Arc<Fs>) -> Result<Seen, String> {
         Seen::walk(fs, true)
     }
 
-    /// The same, but no file is read.
+    /// Walks the whole volume without reading files.
     ///
     /// # Errors
-    /// What is wrong with the volume.
+    /// The first inconsistency, in words.
     pub fn capture_without_content(fs: &Arc<Fs>) -> Result<Seen, String> {
         Seen::walk(fs, false)
     }
@@ -216,14 +220,14 @@ impl Seen {
             })
     }
 
-    /// Blocks that the files use, and their number.
+    /// The blocks that the files use, and the number of inodes.
     pub fn usage(&self, block: u64) -> (u64, u64) {
         let sectors: u64 = self.nodes.values().map(|n| n.blocks).sum();
         (sectors * 512 / block, self.nodes.len() as u64)
     }
 }
 
-/// A name for people, and another for another name: bytes that are no text are written as escapes.
+/// A printable name, distinct for distinct names: bytes that are no UTF-8 are written as escapes.
 pub(crate) fn readable(name: &[u8]) -> String {
     match std::str::from_utf8(name) {
         Ok(text) => text.to_owned(),
@@ -231,7 +235,7 @@ pub(crate) fn readable(name: &[u8]) -> String {
     }
 }
 
-/// The entries of a directory, checked against lookups and the inodes they name.
+/// The entries of a directory, checked against lookups and the inodes that they name.
 fn list(fs: &Arc<Fs>, dir: Ino, parent: Ino) -> Result<Vec<(String, Ino, FileType)>, String> {
     let open = fs
         .open_inode(&Ctx::default(), dir, libc::O_RDONLY | libc::O_DIRECTORY)

@@ -1,62 +1,72 @@
-//! Volumes in memory, made by mke2fs and checked by e2fsck.
+//! Volumes in memory: made by mke2fs, checked by e2fsck.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use stetfs::low::{BlockDevice, Ctx, Fs, FsError, FsOptions, MemDevice, Preset, preset};
-use stetfs_testkit::image::{e2fsck, e2fsck_said};
-use stetfs_testkit::{Image, Scratch};
+use stetfs_ondisk::ext4::features::Incompat;
+use stetfs_ondisk::ext4::mmp::{self, Mmp};
+use stetfs_testkit::Image;
+use stetfs_testkit::image::e2fsck_said;
 
+use crate::outside::{self, Files, superblock};
 use crate::tree::Seen;
 
-/// Directories that scripts work in: one for each thread.
+/// Directories for scripts, one for each thread.
 pub const DIRS: [&str; 4] = ["w0", "w1", "w2", "w3"];
 
-/// What a crash leaves of a batch that the device shares and has not flushed.
+/// The second of multiple mount protection; it is short because a crash state waits for many of
+/// them.
+const MMP_SECOND: Duration = Duration::from_millis(2);
+
+/// The part that a crash leaves of a batch that the device shared and has not flushed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Batches {
-    /// Any units of it.
+    /// Any units of the batch.
     #[default]
     Torn,
-    /// All of it, or nothing.
+    /// The whole batch, or nothing.
     Atomic,
 }
 
-/// An empty volume as it was made, and what is used of it.
+/// A fresh volume, and the sums of its blocks and inodes.
 #[derive(Clone, Debug)]
 pub struct Base {
     /// The volume, clean.
     pub image: Arc<MemDevice>,
     /// Bytes in a block.
     pub block: u32,
-    /// Free blocks plus blocks of files: stays the same whatever is done.
+    /// Free blocks plus blocks of files; no operation changes this sum.
     pub blocks: u64,
-    /// The same for inodes.
+    /// Free inodes plus used ones; no operation changes this sum.
     pub inodes: u64,
-    /// Both do: no quota files grow, and no attributes have inodes of their own.
+    /// Whether both sums hold: no quota files grow, and no attribute values have inodes of their
+    /// own.
     pub is_closed: bool,
 }
 
 /// A small volume with blocks of `block` bytes, a journal of 1024 blocks and an empty directory for
-/// each thread. Made once per size.
+/// each thread. Made once per block size.
 ///
 /// # Errors
-/// mke2fs failed, or the volume it made.
+/// mke2fs fails, or the volume that it made cannot be opened.
 pub fn base(block: u32) -> Result<Base> {
     base_with(block, 1024)
 }
 
-/// The same with a journal of `journal` blocks.
+/// The volume of [`base`] with a journal of `journal` blocks.
 ///
 /// # Errors
-/// mke2fs failed, or the volume it made.
+/// mke2fs fails, or the volume that it made cannot be opened.
 pub fn base_with(block: u32, journal: u32) -> Result<Base> {
     static MADE: Mutex<BTreeMap<(u32, u32), Base>> = Mutex::new(BTreeMap::new());
     let mut made = MADE.lock();
@@ -77,23 +87,23 @@ pub fn base_with(block: u32, journal: u32) -> Result<Base> {
     Ok(base)
 }
 
-/// A volume to make.
+/// The parameters of a volume to make.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     /// Bytes in a block.
     pub(crate) block: u32,
-    /// Size of the journal, MiB.
+    /// Size of the journal in MiB.
     pub(crate) journal_mib: u64,
-    /// Size of everything else, MiB: at least so much.
+    /// Least size of everything else in MiB.
     pub(crate) rest_mib: u64,
-    /// Inodes.
+    /// Number of inodes.
     pub(crate) inodes: u32,
 }
 
-/// Makes a volume with an empty directory for each thread, and what `fill` makes.
+/// Makes a volume with an empty directory for each thread and the files that `fill` adds.
 ///
 /// # Errors
-/// mke2fs failed, or the volume it made.
+/// mke2fs fails, or the volume that it made cannot be opened.
 pub(crate) fn make(plan: Plan, fill: &mut dyn FnMut(&Arc<Fs>) -> Result<()>) -> Result<Base> {
     let Plan {
         block,
@@ -109,7 +119,7 @@ pub(crate) fn make(plan: Plan, fill: &mut dyn FnMut(&Arc<Fs>) -> Result<()>) -> 
         (1..=256).contains(&journal_mib) && journal_mib << 20 >= u64::from(block) * 1024,
         "a journal has at least 1024 blocks, and at most 256 MiB here"
     );
-    // mke2fs makes no journal that is larger than half of what the empty volume has free.
+    // mke2fs refuses a journal that is larger than half of the free space of the empty volume.
     let rest_mib = rest_mib.max(journal_mib + journal_mib.div_ceil(8));
     let image = Image::sparse((journal_mib + rest_mib) << 20)?;
     let (journal, inodes) = (format!("size={journal_mib}"), inodes.to_string());
@@ -125,10 +135,11 @@ pub(crate) fn make(plan: Plan, fill: &mut dyn FnMut(&Arc<Fs>) -> Result<()>) -> 
     settle(device, block, fill)
 }
 
-/// A volume that is there, recovered, with an empty directory for each thread.
+/// An existing volume, recovered, with an empty directory for each thread.
 ///
 /// # Errors
-/// It has other things of these names or no room for them; e2fsck finds fault with it.
+/// The volume has other files of these names or no room for the directories, or e2fsck finds an
+/// error.
 pub fn copy_of(device: MemDevice) -> Result<Base> {
     let device = Arc::new(able(device, Batches::default(), false));
     let fs = open(&device, &options(preset::ORDERED))?;
@@ -138,7 +149,7 @@ pub fn copy_of(device: MemDevice) -> Result<Base> {
     settle(device, block, &mut |_| Ok(()))
 }
 
-/// Makes the directories, and what `fill` makes, and counts.
+/// Makes the directories, runs `fill`, and counts blocks and inodes.
 pub(crate) fn settle(
     device: Arc<MemDevice>,
     block: u32,
@@ -170,7 +181,7 @@ pub(crate) fn settle(
     })
 }
 
-/// The device with SHARE, of a few blocks of 4 KiB at a time, and with FUA or without.
+/// The device with SHARE, for batches of a few blocks of 4 KiB, and with or without FUA.
 pub(crate) fn able(device: MemDevice, batches: Batches, fua: bool) -> MemDevice {
     let device = device.with_share(16, batches == Batches::Atomic);
     match fua {
@@ -182,7 +193,7 @@ pub(crate) fn able(device: MemDevice, batches: Batches, fua: bool) -> MemDevice 
 /// Runs `mke2fs -t ext4 ARGS IMAGE`.
 ///
 /// # Errors
-/// What it said.
+/// The output of mke2fs.
 pub fn mke2fs(image: &Path, args: &[&str]) -> Result<()> {
     let mut mke2fs = Command::new("mke2fs");
     mke2fs
@@ -191,22 +202,23 @@ pub fn mke2fs(image: &Path, args: &[&str]) -> Result<()> {
         .arg(image);
     stetfs_testkit::cmd::run(&mut mke2fs)
         .map(drop)
-        .context("mke2fs is of the package e2fsprogs")
+        .context("cannot run mke2fs (package e2fsprogs)")
 }
 
-/// What is free and what is used, together: blocks and inodes.
+/// The sums of free and used blocks and of free and used inodes.
 pub fn sums(fs: &Fs, seen: &Seen) -> (u64, u64) {
     let statfs = fs.statfs();
     let (blocks, inodes) = seen.usage(u64::from(statfs.block_size));
     (statfs.bfree + blocks, statfs.ffree + inodes)
 }
 
-/// Options of a volume under test: nothing commits by itself, the cache is small.
+/// Options of a volume under test: no timed commits, and a small cache.
 pub fn options(preset: Preset) -> FsOptions {
     FsOptions {
         journal: preset.into(),
         commit_secs: 3600,
         cache_bytes: 4 << 20,
+        mmp_second: MMP_SECOND,
         ..FsOptions::default()
     }
 }
@@ -214,45 +226,73 @@ pub fn options(preset: Preset) -> FsOptions {
 /// Opens the volume on a device.
 ///
 /// # Errors
-/// The volume's.
+/// The volume cannot be opened.
 pub fn open<D: BlockDevice + 'static>(
     device: &Arc<D>,
     options: &FsOptions,
 ) -> Result<Arc<Fs>, FsError> {
-    Fs::open(Arc::clone(device) as Arc<dyn BlockDevice>, options.clone())
+    outside::open(device, options)
 }
 
-/// `e2fsck -fn` of a copy.
+/// Runs `e2fsck -fn` on a copy.
 ///
 /// # Errors
-/// What it printed.
+/// The output of e2fsck.
 pub fn fsck(device: &MemDevice) -> Result<(), String> {
-    on_copy(device, |path| e2fsck(path, &["-fn"], 0))
+    on_copy(device, |files| e2fsck(files, &["-fn"], 0)).map(drop)
 }
 
-/// What e2fsck makes of a copy with these arguments, and what it printed.
+/// A copy with a multiple-mount-protection block that says "unused", so that nobody waits for a
+/// former user.
 ///
 /// # Errors
-/// What it printed, if it could not correct everything.
+/// The MMP block is damaged.
+pub(crate) fn released(device: &MemDevice) -> Result<MemDevice> {
+    let copy = device.fork();
+    let sb = superblock(&copy)?;
+    if sb.incompat().contains(Incompat::MMP) {
+        let at = sb.mmp_block.get() * u64::from(sb.geometry()?.block_size);
+        let mut block = [0; mmp::LEN];
+        copy.read(at, &mut block)?;
+        let mut mmp = Mmp::decode(&block, &sb.checksum_mode())?;
+        mmp.seq.set(mmp::SEQ_CLEAN);
+        copy.write(at, mmp.made_plain(&sb.checksum_mode()))?;
+    }
+    Ok(copy)
+}
+
+/// Whether a program that opens the volume for writing first waits for seconds, by multiple mount
+/// protection.
+pub(crate) fn makes_wait(device: &MemDevice) -> bool {
+    superblock(device).is_ok_and(|sb| sb.incompat().contains(Incompat::MMP))
+}
+
+/// Runs e2fsck with `args` on a copy of an unused volume. Gives the corrected copy and the output.
+///
+/// # Errors
+/// The output, if e2fsck could not correct everything.
 pub fn by_e2fsck(device: &MemDevice, args: &[&str]) -> Result<(MemDevice, String), String> {
-    on_copy(device, |path| {
-        let told = e2fsck_said(path, args, 1)?;
-        Ok((MemDevice::load(path)?, told))
+    let device = released(device).map_err(|e| format!("{e:#}"))?;
+    on_copy(&device, |files| {
+        let told = e2fsck(files, args, 1)?;
+        Ok((files.load()?, told))
     })
 }
 
-/// Runs something on the volume in a file.
-fn on_copy<T>(
-    device: &MemDevice,
-    run: impl FnOnce(&Path) -> anyhow::Result<T>,
-) -> Result<T, String> {
-    let on_scratch = || {
-        let scratch = Scratch::new("e2fsck")?;
-        let path = scratch.path().join("image");
-        device.save(&path)?;
-        run(&path)
-    };
-    on_scratch().map_err(|e| format!("{e:#}"))
+/// Runs e2fsck; an exit status above `highest` is an error.
+fn e2fsck(files: &Files, args: &[&str], highest: i32) -> Result<String> {
+    let journal = files.journal();
+    let outside = journal
+        .iter()
+        .flat_map(|path| [OsStr::new("-j"), path.as_os_str()]);
+    let args: Vec<&OsStr> = args.iter().map(OsStr::new).chain(outside).collect();
+    e2fsck_said(&files.volume(), &args, highest)
+}
+
+/// Runs `run` on a copy of the volume in files.
+fn on_copy<T>(device: &MemDevice, run: impl FnOnce(&Files) -> Result<T>) -> Result<T, String> {
+    let on_files = || run(&Files::of(device)?);
+    on_files().map_err(|e: anyhow::Error| format!("{e:#}"))
 }
 
 #[cfg(test)]
@@ -260,7 +300,7 @@ fn on_copy<T>(
 mod tests {
     use super::*;
 
-    /// mke2fs wants as much again beside a journal, and what a volume is described in.
+    /// mke2fs needs twice the journal's size, plus room for the metadata.
     #[test]
     fn every_journal_has_a_volume_that_it_fits_into() {
         for block in [1024, 2048, 4096] {
@@ -269,7 +309,7 @@ mod tests {
                 base_with(block, blocks).unwrap();
             }
         }
-        // As of `crash stress` with few files.
+        // The plan of `crash stress` with few files.
         let plan = Plan {
             block: 1024,
             journal_mib: 64,

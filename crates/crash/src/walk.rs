@@ -1,8 +1,8 @@
-//! A walk through the records of a device and of the region beside it, in their one order, and the
-//! crashes that both allow.
+//! A walk through the recordings of a device and of the region beside it, and the crashes that both
+//! allow.
 //!
-//! A place is behind so many events of the one and so many of the other. An event of the region
-//! that shows `n` on its clock is behind the first `n` of the device, and before the next one.
+//! A place in them is a number of device events and a number of region events. A region event whose
+//! clock shows `n` comes after the first `n` events of the device and before the next one.
 
 use stetfs_block::{Log, Replay};
 use stetfs_nvm::{MemRegion, RegionLog, RegionReplay, What};
@@ -10,23 +10,23 @@ use stetfs_nvm::{MemRegion, RegionLog, RegionReplay, What};
 use crate::machine::{Crashed, Machine};
 use crate::state::{self, Arrival, InRegion, StateId, Uncertain, Why, points};
 
-/// A place in both records.
+/// A place in both recordings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
-    /// Events of the device before it.
+    /// Number of device events before it.
     pub event: usize,
-    /// Events of the region before it.
+    /// Number of region events before it.
     pub region: usize,
 }
 
-/// At a fence with at most so many special states of the region ([`RegionReplay::special_states`])
-/// each of them is tried.
+/// Most special states of the region ([`RegionReplay::special_states`]) at a fence for which each
+/// is tried.
 const SPECIAL: u64 = 24;
-/// Mixtures of lines at a fence; all that is tried if there are more special states.
+/// Number of mixtures of lines tried at a fence; with more special states only these are tried.
 const MIXTURES: u64 = 6;
 
-/// The places to crash at, from event `from` of the device on: those of the device alone, and
-/// behind each store to the region and before each of its fences ends.
+/// The places to crash at, from device event `from` on: those of the device alone, and those after
+/// each store to the region and before each of its fences returns.
 pub fn places(log: &Log, region: &RegionLog, from: usize) -> Vec<(Place, Why)> {
     let of_device = points(log, from).into_iter().map(|(event, why)| {
         let region = region.position_at(event as u64);
@@ -46,7 +46,7 @@ pub fn places(log: &Log, region: &RegionLog, from: usize) -> Vec<(Place, Why)> {
     all
 }
 
-/// Walks through both records, and makes what a crash at the place reached could leave.
+/// A walk through both recordings that makes the states a crash can leave.
 pub struct Walk<'l> {
     device: Replay<'l>,
     region: Option<RegionReplay<'l>>,
@@ -54,7 +54,7 @@ pub struct Walk<'l> {
 }
 
 impl<'l> Walk<'l> {
-    /// A walk that stands before the first event, with the machine as it was then.
+    /// A walk before the first event, with the machine as it was then.
     pub fn new(base: &Crashed, log: &'l Log, region: &'l RegionLog) -> Walk<'l> {
         let memory = base.region.as_ref();
         Walk {
@@ -64,7 +64,7 @@ impl<'l> Walk<'l> {
         }
     }
 
-    /// Moves the crash to this place. Does not go back.
+    /// Moves to a place, forwards only.
     pub fn advance_to(&mut self, place: Place) {
         self.device.advance_to(place.event);
         if let Some(region) = &mut self.region {
@@ -72,7 +72,7 @@ impl<'l> Walk<'l> {
         }
     }
 
-    /// Moves the crash to where a state is.
+    /// Moves to the place of a state.
     pub fn advance_to_state(&mut self, state: &StateId) {
         let event = state.event;
         let region = match state.region {
@@ -82,7 +82,7 @@ impl<'l> Walk<'l> {
         self.advance_to(Place { event, region });
     }
 
-    /// What is uncertain there.
+    /// The uncertain sectors and lines at the present place.
     pub fn uncertain(&self) -> Uncertain {
         let mut uncertain = Uncertain::at(&self.device);
         if let Some(region) = &self.region {
@@ -91,7 +91,7 @@ impl<'l> Walk<'l> {
         uncertain
     }
 
-    /// What a crash leaves that is at the place reached, with what is uncertain there.
+    /// The machine that crash `state` leaves, at the present place with its uncertain writes.
     pub fn make_of(&self, state: &StateId, uncertain: &Uncertain) -> Crashed {
         let device = state.make_of(&self.device, uncertain);
         let region = |region: &RegionReplay<'_>| match state.region {
@@ -101,14 +101,13 @@ impl<'l> Walk<'l> {
         Machine::new(device, self.region.as_ref().map(region))
     }
 
-    /// What a crash leaves; the walk is moved there, and must not be past it.
+    /// The machine that crash `state` leaves. Moves the walk there; it must not be past it.
     pub fn make(&mut self, state: &StateId) -> Crashed {
         self.advance_to_state(state);
         self.make_of(state, &self.uncertain())
     }
 
-    /// Of the lines that are uncertain at the place reached those that are not as they were stored
-    /// last.
+    /// Number of uncertain lines at the present place that do not hold their last store.
     pub fn lost_lines(&self, crashed: &Crashed) -> usize {
         let (Some(walk), Some(left)) = (&self.region, &crashed.region) else {
             return 0;
@@ -124,7 +123,7 @@ impl<'l> Walk<'l> {
         pending.filter(|pending| is_lost(pending.offset)).count()
     }
 
-    /// The crashes of the first pass at the place reached.
+    /// The crashes that the first pass tries at the present place.
     pub fn first_pass(
         &self,
         place: Place,
@@ -152,7 +151,7 @@ impl<'l> Walk<'l> {
         let count = device.len().max(states.len());
         let paired = device.iter().cycle().zip(states.iter().cycle()).take(count);
         let mut all: Vec<StateId> = paired.map(|(d, r)| both(&d.arrival, *r)).collect();
-        // What the one kept and the other lost.
+        // One side keeps everything and the other loses everything.
         if device.len() > 1 && states.len() > 1 {
             all.extend([
                 both(&Arrival::None, EVERYTHING),
@@ -162,7 +161,7 @@ impl<'l> Walk<'l> {
         all
     }
 
-    /// A draw of both at the place reached.
+    /// A random crash of device and region at the present place.
     pub fn drawn(&self, place: Place, seed: u64) -> StateId {
         let region = self.region.as_ref().map(|region| InRegion {
             event: place.region,
@@ -176,22 +175,22 @@ impl<'l> Walk<'l> {
     }
 }
 
-/// [`RegionReplay::state`]: nothing arrived.
+/// Number of a state ([`RegionReplay::state`]) in which no uncertain line arrived.
 const NOTHING: u64 = 0;
-/// Everything did.
+/// Number of the state in which all lines arrived.
 pub(crate) const EVERYTHING: u64 = 1;
 
-/// All lines but number `n` of those that are uncertain did.
+/// Number of the state in which all uncertain lines but number `n` arrived.
 pub(crate) fn but_line(n: usize) -> u64 {
     3 + 2 * n as u64
 }
 
-/// One of the mixtures behind the special states.
+/// A mixture of lines; mixtures are numbered after the special states.
 fn mixture(region: &RegionReplay<'_>, seed: u64) -> u64 {
     region.special_states() + seed % (1 << 32)
 }
 
-/// The states of the region in a first pass.
+/// The region's states that the first pass tries.
 fn first_states(region: &RegionReplay<'_>, why: Why, seed: u64) -> Vec<u64> {
     let special = region.special_states();
     match why {

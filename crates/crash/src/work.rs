@@ -1,11 +1,13 @@
-//! Scripts at work on a volume.
+//! Runs of scripts on a volume, each thread with a script and a directory of its own.
 
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use parking_lot::RwLock;
-use stetfs::low::{BlockDevice, FsError, FsOptions, MemDevice};
+use stetfs::low::{BlockDevice, FsError, FsOptions, Ino, MemDevice};
 use stetfs_block::{Fault, FaultInjector, Log};
 use stetfs_nvm::{MemRegion, Region, RegionLog};
 
@@ -13,37 +15,44 @@ use crate::judge::gone;
 use crate::judge::promise::Promise;
 use crate::machine::{Crashed, Machine};
 use crate::marks::{ACKED, BEGUN, note, number};
+use crate::tree::SeenNode;
 use crate::volume::{Base, DIRS};
 use crate::workload::feed::{Feed, Lines, Settled};
 use crate::workload::op::Op;
 use crate::workload::script::{Progress, Script};
 use crate::workload::session::Session;
 
-/// What is done, on which volume, how.
+/// Files outside the scripts' directories: inodes with the names that lead to them, without the
+/// root.
+pub type Rest = BTreeMap<Ino, (String, SeenNode)>;
+
+/// A run: the volume, the options and the scripts.
 #[derive(Clone, Debug)]
 pub struct Work {
-    /// The volume before.
+    /// The volume before the run.
     pub base: Base,
-    /// Bytes of the region of persistent memory for records of files, which is new; none without
+    /// Bytes of the region of persistent memory for sync records, new at the start; `None` without
     /// one.
     pub region: Option<u64>,
-    /// How the volume is opened, to work on it and to recover it.
+    /// The options to open the volume with, for the run and for recoveries.
     pub options: FsOptions,
-    /// One for each thread, in the directory of that number.
+    /// The scripts, one for each thread, each in the directory of its number.
     pub scripts: Vec<Script>,
-    /// The number of operations of each script that were done, and durable, before: the volume is
-    /// as they left it.
+    /// For each script the number of operations done and durable before the run; the volume is as
+    /// they left it.
     pub before: Vec<usize>,
-    /// What is taken as promised.
+    /// The promise that the volume is held to.
     pub promise: Promise,
+    /// Files outside the scripts' directories, as they were before the run; found out at first use.
+    pub rest: OnceLock<Rest>,
 }
 
-/// The outcome of operations: of each thread, and last of the unmount and of what it leaves in
-/// memory.
+/// The outcome of operations: of each thread, then of the unmount, then of a check of the memory
+/// that it leaves in use.
 pub(crate) type Ends = Vec<Result<(), String>>;
 
-/// Opens the volume of a machine and does all that the feeds give, each until its first error, in
-/// the directory of its number. `mark` is told (thread, operation begun?, its number).
+/// Opens the volume of a machine and runs all feeds, each until its first error, in the directory
+/// of its number. `mark` gets (thread, whether an operation begins, its number).
 pub(crate) fn drive<D, R, M>(
     machine: &Machine<D, R>,
     options: &FsOptions,
@@ -86,16 +95,16 @@ where
     Ok(results)
 }
 
-/// How far each script has come.
+/// The progress of each script.
 pub type Progresses = Vec<Progress>;
 
 impl Work {
-    /// The machine before.
+    /// The machine before the run.
     pub fn machine(&self) -> Crashed {
         Machine::new(self.base.image.fork(), self.region.map(MemRegion::new))
     }
 
-    /// Does it all on `machine`.
+    /// Runs all scripts on `machine`.
     fn run<D, R, M>(&self, machine: &Machine<D, R>, mark: M) -> Result<Ends, FsError>
     where
         D: BlockDevice + 'static,
@@ -110,8 +119,8 @@ impl Work {
         drive(machine, &self.options, &mut feeds, mark)
     }
 
-    /// Does it, without a region, with the power cut after `cut` writes. Gives what is on the
-    /// device then, how far it came, and whether it was finished before the cut.
+    /// Runs all scripts without a region and cuts the power after `cut` writes. Gives the device at
+    /// the cut, the progress, and whether the run had ended before.
     ///
     /// # Errors
     /// An operation failed while the power was on.
@@ -144,9 +153,9 @@ impl Work {
         ))
     }
 
-    /// Does it once, recording all that is done to device and region. Flush number `fail_flush` of
-    /// the device fails, counted from 0, and only that one; each script then ends with its
-    /// first error.
+    /// Runs all scripts once and records all requests to device and region. Only flush number
+    /// `fail_flush` of the device, counted from 0, fails; each script then ends with its first
+    /// error.
     ///
     /// # Errors
     /// The first operation that failed on a sound device, or a volume that was closed without an
@@ -169,7 +178,7 @@ impl Work {
             results => results.context("opening the volume to be worked on")?,
         };
         if has_failed {
-            // The last two are of the unmount, and of what it leaves in memory.
+            // The last two results are those of the unmount and of the check of the memory.
             let closed = results.iter().rev().nth(1);
             ensure!(
                 closed.is_some_and(Result::is_err),
@@ -177,13 +186,13 @@ impl Work {
             );
         } else {
             for result in results {
-                result.map_err(|e| anyhow!("the workload fails on a sound device: {e}"))?;
+                result.map_err(|e| anyhow!("the workload fails although the device works: {e}"))?;
             }
         }
         Ok(machine.take_logs())
     }
 
-    /// How far it had come at an event of the record.
+    /// The progress at an event of the recording.
     pub fn progress_at(&self, log: &Log, event: usize) -> Progresses {
         let done = |n: &usize| Progress {
             begun: *n,
@@ -194,7 +203,7 @@ impl Work {
             let Some(p) = progress.get_mut((value >> 32) as usize) else {
                 continue;
             };
-            // A record that was read from a file may say anything.
+            // A recording from a file may hold any number.
             let ops = self.scripts[(value >> 32) as usize].ops.len();
             let n = ((value & 0xffff_ffff) as usize).min(ops);
             match label {
@@ -206,7 +215,8 @@ impl Work {
         progress
     }
 
-    /// The event after which operation `op` of the first thread had returned; 0 for the start.
+    /// The number of events up to the return of operation `op` of the first thread; 0 if it never
+    /// returned.
     pub fn event_after(&self, log: &Log, op: usize) -> usize {
         log.events
             .iter()
@@ -218,9 +228,9 @@ impl Work {
     }
 }
 
-/// Does all that a feed gives, until its first error. Of a freeze the others learn at the `gate`:
-/// they wait there until the thaw. A thread that ends before has the volume thawed, so that its
-/// files can be closed.
+/// Runs a feed until its first error. During a freeze the other threads wait at the `gate` until
+/// the thaw. A thread that ends in a freeze thaws the volume first, so that its files can be
+/// closed.
 fn work_off(
     mut session: Session,
     feed: &mut dyn Feed,
@@ -255,12 +265,12 @@ fn work_off(
             alone = None;
         }
     };
-    // Refused where a freeze or a thaw failed.
+    // The thaw is refused where a freeze or a thaw failed.
     if alone.is_some() {
         let _ = session.run(&Op::Thaw);
     }
     drop(alone);
-    // Closing files may delete.
+    // Closing files may delete them.
     let _beside = gate.read();
     drop(session);
     result

@@ -1,7 +1,5 @@
-//! Crashes of the kernel's ext4 with fast commits, recovered by all, and recoveries that are cut.
-//! Needs root. `STETFS_LONG=1` tries ten times as many, on more kinds of volumes.
-
-#![allow(clippy::unwrap_used)]
+//! Crashes of the kernel's ext4 with fast commits, recovered by all readers, and cuts inside
+//! recoveries. Needs root. `STETFS_LONG=1` tries ten times as many, on more kinds of volumes.
 
 use stetfs_crash::peers::Limits;
 use stetfs_crash::peers::foreign::{Reader, Volume, foreign};
@@ -35,7 +33,7 @@ fn fast_commits_bring_back_what_was_synced() {
         );
         assert!(row.fast > 5 && row.cut.0 > 5, "{}: {row:?}", row.volume);
         assert_eq!(row.worse, 0, "{}:\n{told}", row.volume);
-        // Torn superblocks nobody can read.
+        // No reader can use a torn superblock.
         let refused = |reader| row.readers[&reader].refused;
         assert!(
             refused(Reader::Stetfs) <= refused(Reader::Kernel),

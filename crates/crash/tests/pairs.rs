@@ -1,7 +1,5 @@
-//! The swarm, bounded: runs by which each pair of values of two dimensions meets, from a fixed
-//! seed, with a few crash states each.
-
-#![allow(clippy::unwrap_used)]
+//! A bounded run of the swarm with pairwise plans: each pair of values of two dimensions meets,
+//! from a fixed seed, with a few crash states per run.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,9 +9,9 @@ use stetfs_crash::swarm::coverage::Coverage;
 use stetfs_crash::swarm::pulse::Pulse;
 use stetfs_crash::swarm::run::{Effort, run};
 
-/// Crash states of each run.
+/// Number of crash states of each run.
 const STATES: u64 = 4;
-/// Runs that are enough; more say that pairs no longer come about.
+/// Most runs; a need for more means that some pairs no longer come about.
 const MOST: u64 = 600;
 
 #[test]

@@ -1,6 +1,4 @@
-//! The smallest journals of all kinds: a workload that frees as much as it can ends.
-#![allow(clippy::unwrap_used)]
-
+//! A workload that frees as much as it can must end, even with the smallest journals of all kinds.
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
@@ -10,14 +8,14 @@ use stetfs::low::{Ctx, Fs, FsOptions, ROOT_INO, SetAttr};
 use stetfs_block::MemDevice;
 use stetfs_testkit::{Image, Mkfs};
 
-/// Longer than any part of it takes.
+/// More time than any part of the test takes.
 const LONG: Duration = Duration::from_secs(120);
 const THREADS: u64 = 4;
-/// Files of each thread, and what each holds.
+/// Files of each thread, and bytes of each file.
 const FILES: u64 = 12;
 const BYTES: usize = 512 << 10;
 
-/// Journals that log file data, so that all of it is revoked, and some that do not.
+/// Journals that log file data, so that every freed block is revoked, and some that do not.
 const JOURNALS: [&str; 9] = [
     "ordered",
     "data",
@@ -30,7 +28,7 @@ const JOURNALS: [&str; 9] = [
     "zjournal,data=journal,codec=frames,compress=zstd,lanes=10",
 ];
 
-/// A fresh volume with a journal of so many MiB.
+/// A fresh volume with a journal of `journal_mib` MiB.
 fn fresh(block: u32, journal_mib: u32) -> MemDevice {
     let mkfs = Mkfs {
         journal_mib: Some(journal_mib),
@@ -40,7 +38,7 @@ fn fresh(block: u32, journal_mib: u32) -> MemDevice {
     MemDevice::load(image.path()).unwrap()
 }
 
-/// Opens it with the smallest journal that is accepted.
+/// Opens a volume with the smallest journal that is accepted.
 fn smallest(block: u32, journal: &str) -> (Arc<MemDevice>, Arc<Fs>) {
     let mut mib = block >> 10;
     while mib <= 64 {
@@ -63,7 +61,7 @@ fn ends(what: &str, done: &Receiver<()>) {
     ended.unwrap_or_else(|_| panic!("{what} does not end"));
 }
 
-/// Has threads do this, each with its number.
+/// Runs this in several threads, each with its number.
 fn in_threads(what: &str, fs: &Arc<Fs>, run: fn(&Fs, u64)) {
     let (done, is_done) = channel();
     for i in 0..THREADS {

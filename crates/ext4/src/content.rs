@@ -1,5 +1,5 @@
-//! Content of blocks that were read or made: there is some, and where there is none somebody let go
-//! of it.
+//! Content of cached blocks that were read or made. A block without content here means that another
+//! part of the program dropped it, which is an error.
 
 use std::ops::Deref;
 
@@ -9,15 +9,19 @@ use stetfs_journal::Block;
 use crate::error::{FsError, Result};
 
 fn none(block: &Block) -> FsError {
-    FsError::corrupt("cache", block.nr(), "a block was read, and has no content")
+    FsError::corrupt(
+        "cache",
+        block.nr(),
+        "internal error: a block was read, but has no content",
+    )
 }
 
-/// A short look at the content: nobody changes it meanwhile.
+/// A short view of the content. It must not change meanwhile.
 pub(crate) fn look(block: &Block) -> Result<impl Deref<Target = [u8]> + '_> {
     block.peek().ok_or_else(|| none(block))
 }
 
-/// The content as it is now. Who changes the block while this is kept copies it.
+/// A snapshot of the content. A change made while the snapshot is kept copies the page.
 pub(crate) fn page(block: &Block) -> Result<PageRef> {
     block.page().ok_or_else(|| none(block))
 }

@@ -20,22 +20,23 @@ pub enum FsError {
         what: &'static str,
         /// The block it was read from (0 if not known).
         block: u64,
-        /// What contradicts.
+        /// The contradiction.
         detail: String,
     },
     /// A feature or a format this version does not handle. EOPNOTSUPP.
     #[error("not supported: {0}")]
     Unsupported(String),
-    /// The journal is on another device, which is missing, or is another volume's. EOPNOTSUPP.
+    /// The journal is on another device, which is missing, or which belongs to another volume.
+    /// EOPNOTSUPP.
     #[error("{0}")]
     JournalDevice(String),
-    /// Somebody else uses the volume, or has the file in an atomic group. EBUSY.
+    /// Another user has the volume, or has the file in an atomic group. EBUSY.
     #[error("{0}")]
     InUse(String),
     /// An atomic group has no room for a change. EFBIG.
     #[error(
-        "an atomic group holds at most {limit} bytes here, and fewer where blocks are new: commit \
-         what it has, or give the volume a larger journal"
+        "an atomic group holds at most {limit} bytes on this volume, fewer if blocks are new: \
+         commit earlier, or give the volume a larger journal"
     )]
     GroupFull {
         /// Bytes.
@@ -47,10 +48,10 @@ pub enum FsError {
     /// The journal failed or stopped. EIO, or EROFS once the volume is read-only.
     #[error("{0}")]
     Journal(#[from] JournalError),
-    /// There is no ext4 volume, but something else. EUCLEAN.
-    #[error("this is no ext4 volume: {0}")]
+    /// The device holds no ext4 volume, but another format. EUCLEAN.
+    #[error("this is not an ext4 volume: {0}")]
     Foreign(Arc<Foreign>),
-    /// There is no ext4 volume in this part of a device. EUCLEAN.
+    /// This part of a device holds no ext4 volume. EUCLEAN.
     #[error("{0}")]
     NoVolume(String),
     /// Bytes that do not decode. EUCLEAN.
@@ -71,7 +72,7 @@ impl FsError {
         }
     }
 
-    /// The errno for the program that asked.
+    /// The errno for the calling program.
     pub fn errno(&self) -> i32 {
         match self {
             FsError::Errno(e) => *e,

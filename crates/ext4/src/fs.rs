@@ -1,9 +1,9 @@
-//! An open volume.
+//! `Fs`: an open volume, and the façade over its stores.
 //!
-//! Four stores do the work, each over those before it: [`Allocator`], [`InodeStore`],
-//! [`DataStore`], [`Namespace`]; all stand on a [`Volume`]. What is left for [`Fs`] is what a call
-//! asks of several of them: checks, promises of space and quota, the order of locks, and what is
-//! made durable before it returns.
+//! Four stores do the work, and each uses only those before it: [`Allocator`], [`InodeStore`],
+//! [`DataStore`], [`Namespace`]. All stand on a [`Volume`]. [`Fs`] does what concerns several
+//! stores in one call: checks, promises of space and quota, the order of locks, and what is made
+//! durable before the call returns.
 
 use std::sync::{Arc, Weak};
 
@@ -17,18 +17,18 @@ use crate::volume::Volume;
 
 /// An open ext4 volume. All operations take `&self` and may run in parallel.
 pub struct Fs {
-    /// Shape, options, blocks, journal, superblock.
+    /// Geometry, options, cache, journal, superblock.
     pub(crate) vol: Arc<Volume>,
     /// Free space and free inodes.
     pub(crate) space: Arc<Allocator>,
     /// Inodes, their attributes, orphans, usage.
     pub(crate) inodes: Arc<InodeStore>,
-    /// What files hold, and its way home.
+    /// File data and its write-back.
     pub(crate) data: Arc<DataStore>,
-    /// What directories hold.
+    /// Content of directories.
     pub(crate) names: Namespace,
-    /// What opening replayed.
+    /// The report of the recovery at opening.
     pub(crate) recovered: Option<RecoveryReport>,
-    /// Ourselves, for callbacks that outlive a call.
+    /// A reference to itself, for callbacks that outlive a call.
     pub(crate) me: Weak<Fs>,
 }

@@ -1,4 +1,4 @@
-//! The shape of a volume.
+//! The geometry of a volume: sizes, counts and features that never change while it is open.
 
 use stetfs_ondisk::ext4::checksum::ChecksumMode;
 use stetfs_ondisk::ext4::features::{Compat, Incompat, RoCompat};
@@ -7,10 +7,11 @@ use stetfs_ondisk::ext4::superblock::Geometry as Layout;
 
 use crate::types::BlockNr;
 
-/// What never changes while a volume is open. Sizes in bytes, counts in blocks unless said.
+/// The geometry of an open volume; it never changes. Sizes are in bytes and counts in blocks unless
+/// stated otherwise.
 #[derive(Clone, Debug)]
 pub struct Geometry {
-    /// Bytes in a block, and its logarithm.
+    /// Bytes in a block.
     pub block_size: u32,
     /// log2 of `block_size`.
     pub block_bits: u32,
@@ -36,11 +37,11 @@ pub struct Geometry {
     pub log_groups_per_flex: u8,
     /// A volume of revision 0, which can have no features (`EXT4_GOOD_OLD_REV`).
     pub revision_0: bool,
-    /// Feature words.
+    /// Compatible features.
     pub compat: Compat,
-    /// Feature words.
+    /// Incompatible features.
     pub incompat: Incompat,
-    /// Feature words.
+    /// Features that an implementation without them may only read.
     pub ro_compat: RoCompat,
     /// Seed of every metadata checksum.
     pub csum_seed: u32,
@@ -50,22 +51,22 @@ pub struct Geometry {
     pub hash_version: u8,
     /// Volume UUID.
     pub uuid: [u8; 16],
-    /// Where each group's metadata lies.
+    /// Places of the metadata of each group.
     pub layout: Layout,
-    /// How metadata is protected.
+    /// The protection of metadata by checksums.
     pub checksums: ChecksumMode,
     /// `i_extra_isize` of new inodes.
     pub want_extra_isize: u16,
 }
 
 impl Geometry {
-    /// Bytes in a cluster, in which space is given out; a block, without `bigalloc`.
+    /// Bytes in a cluster, the unit of allocation. Without `bigalloc` a cluster is a block.
     pub fn cluster_size(&self) -> u32 {
         self.block_size
             .saturating_mul(self.layout.blocks_per_cluster)
     }
 
-    /// Blocks in a cluster.
+    /// Blocks in a cluster (ext4: cluster ratio).
     pub(crate) fn ratio(&self) -> u32 {
         self.layout.blocks_per_cluster.max(1)
     }
@@ -75,7 +76,7 @@ impl Geometry {
         nr - nr.saturating_sub(self.first_data_block) % u64::from(self.ratio())
     }
 
-    /// How the index of a directory lies in its blocks.
+    /// The layout of directory indexes.
     pub(crate) fn index_layout(&self) -> IndexLayout {
         IndexLayout {
             tail: self.metadata_csum(),
@@ -86,7 +87,7 @@ impl Geometry {
         }
     }
 
-    /// Size of a directory, bytes (exclusive).
+    /// The limit of a directory's size, bytes (exclusive).
     pub(crate) fn max_dir_size(&self) -> u64 {
         match self.incompat.contains(Incompat::LARGEDIR) {
             true => 1 << 32,

@@ -1,17 +1,17 @@
 //! The ext4 file system: allocation, inodes, extents, directories, xattrs, name space.
 //!
-//! Layout of the crate:
-//! * [`Fs`] is an open volume: a façade over four stores (`Allocator`, `InodeStore`, `DataStore`,
-//!   `Namespace`); its operations (`lookup`, `write`, `rename` …) are `impl Fs` blocks beside the
-//!   subject they belong to;
-//! * `volume`: opening, recovery, superblock state, errors=, statfs, unmount;
+//! Layout of the crate, from below:
+//! * `durability`: ledgers of what is not durable yet; `state`: state of inodes and stores in
+//!   memory;
 //! * `space`: block groups, block and inode allocation;
-//! * `inode`: inodes in memory, the inode cache, orphans, deletion, attributes;
-//! * `data`: extent trees, reading, writing, truncation, fallocate, seeking, syncing;
-//! * `durability`: what is not yet durable of a file;
-//! * `names`: directories (linear and indexed) and the operations on names;
-//! * `quota`: usage and limits of users, groups and projects;
-//! * `xattr`: extended attributes and ACLs.
+//! * `inode`: inodes in memory, the inode cache, orphans; `xattr`: extended attributes in them;
+//! * `data`: maps, pages, dirty data and its write-back, records;
+//! * `names`: directories (linear and indexed); `quota`: accounts of users, groups and projects;
+//! * [`Fs`]: an open volume, a façade over four stores (`Allocator`, `InodeStore`, `DataStore`,
+//!   `Namespace`);
+//! * `ops`: its operations (`lookup`, `write`, `rename` …), all `impl Fs`;
+//! * `mount`: opening with recovery, and unmounting;
+//! * `volume`: the base of all stores: geometry, options, cache, journal, superblock.
 //!
 //! Lock order: see `stetfs_sync::Rank`. An operation calls [`Fs::throttle`] first (no lock held),
 //! then takes inode locks, then opens a journal handle, then everything else.
@@ -40,24 +40,27 @@ mod content;
 mod data;
 mod durability;
 mod inode;
+mod mount;
 mod names;
+mod ops;
 mod quota;
 mod space;
+mod state;
 mod verified;
 mod volume;
 mod xattr;
 
-pub use data::{AtomicGroup, KeptFailures};
+pub use data::KeptFailures;
 pub use error::{FsError, Result};
 pub use fs::Fs;
 pub use geometry::Geometry;
-pub use inode::{OpenInode, OpenRef, OrphansFinished};
-pub use quota::QuotaUsage;
+pub use inode::OrphansFinished;
+pub use mount::{
+    Inspection, MAX_EPOCH, find_log, inspect, is_journal, journal_device, journal_device_of,
+};
+pub use ops::{AtomicGroup, OpenInode, OpenRef, QuotaUsage};
 pub use stetfs_ondisk::ext4::quota::{Entry as QuotaEntry, Limits as QuotaLimits, QuotaKind};
 pub use stetfs_ondisk::foreign::{Foreign, Kind as ForeignKind, known as known_format};
 pub use stetfs_ondisk::partitions::{NoPartition, Partition, Partitions, ReadBy};
 pub use types::*;
-pub use volume::{
-    Inspection, MAX_EPOCH, find_log, inspect, is_journal, journal_device, journal_device_of,
-    read_partitions, read_superblock, set_panic_hook,
-};
+pub use volume::{read_partitions, read_superblock, set_panic_hook};

@@ -1,4 +1,4 @@
-//! What the crate's tests share: volumes in memory, made by mke2fs and checked by e2fsck.
+//! Helpers of the crate's tests: volumes in memory, made by mke2fs and checked by e2fsck.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
@@ -10,12 +10,13 @@ use stetfs_journal::{Handle, Wait};
 
 use crate::error::Result;
 use crate::fs::Fs;
-use crate::inode::{Inode, InodeBody, NewFile, OpenRef};
+use crate::inode::{Inode, InodeBody};
+use crate::ops::inodes::NewFile;
+use crate::ops::inodes::OpenRef;
 use crate::quota::Promise;
 use crate::types::{Ctx, FsOptions};
 
-/// Root.
-/// A regular file, or what `mode` says, of whom no limits hold.
+/// A new file made by root, without quota limits: of the type in `mode`, or a regular file.
 pub(crate) fn new_file(
     fs: &Fs,
     h: &Handle<'_>,
@@ -42,7 +43,7 @@ pub(crate) fn open(device: &Arc<MemDevice>) -> Arc<Fs> {
     Fs::open(device.clone(), FsOptions::default()).unwrap()
 }
 
-/// Syncs a file, and waits for it.
+/// Syncs a file, and waits for the answer.
 pub(crate) fn fsync(fs: &Fs, file: &OpenRef, datasync: bool) {
     let (done, is_done) = std::sync::mpsc::channel();
     let answer = Box::new(move |synced| done.send(synced).unwrap());
@@ -57,7 +58,7 @@ pub(crate) fn image(device: &MemDevice) -> Image {
     image
 }
 
-/// e2fsck finds nothing on the volume.
+/// Asserts that e2fsck finds nothing wrong on the volume.
 pub(crate) fn fsck(device: &MemDevice) {
     image(device).e2fsck_fn().unwrap();
 }

@@ -1,4 +1,4 @@
-//! The types of the operations' arguments and results.
+//! The types of arguments and results of the operations.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::error::Result;
 /// The root directory's inode.
 pub const ROOT_INO: Ino = 2;
 
-/// Who asks, from the request.
+/// The caller of an operation, from the request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ctx {
     /// File-system user id.
@@ -31,11 +31,11 @@ impl Ctx {
         pid: 0,
     };
 
-    /// In place of a user id: whoever asked for the caller has made sure that he owns what he
-    /// changes. Nobody has this id.
+    /// Stands in for a user id: the server has already checked that the caller owns the file that
+    /// it changes. No user has this id.
     pub const OWNER: u32 = u32::MAX;
 
-    /// Whether the caller is the user `uid`, to whom something belongs.
+    /// Whether the caller is the owner `uid`.
     pub(crate) fn owns(&self, uid: u32) -> bool {
         self.uid == uid || self.uid == Ctx::OWNER
     }
@@ -91,7 +91,7 @@ impl FileType {
     }
 }
 
-/// What stat(2) shows.
+/// The attributes of a file that stat(2) shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attr {
     /// Inode number.
@@ -126,8 +126,8 @@ pub struct Attr {
     pub crtime: Timestamp,
     /// Inode flags (`EXT4_*_FL`).
     pub flags: u32,
-    /// It may be refused to open the file for other reasons than its mode: its flags, or a volume
-    /// that has stopped ([`Fs::may_open`](crate::Fs::may_open)).
+    /// Opening the file may be refused for other reasons than its mode: its flags, or a volume that
+    /// has stopped ([`Fs::may_open`](crate::Fs::may_open)).
     pub guarded: bool,
 }
 
@@ -140,7 +140,7 @@ pub enum TimeSet {
     At(Timestamp),
 }
 
-/// What setattr changes; `None` leaves a thing as it is.
+/// The changes of setattr; `None` leaves a value as it is.
 #[derive(Clone, Debug, Default)]
 pub struct SetAttr {
     /// Permission bits (12 bits).
@@ -157,8 +157,8 @@ pub struct SetAttr {
     pub mtime: Option<TimeSet>,
     /// Last inode change.
     pub ctime: Option<Timestamp>,
-    /// Clear set-user-id and set-group-id as a change by an unprivileged user does
-    /// (FUSE KILL_SUIDGID; also on any size or owner change that asks for it).
+    /// Clear set-user-id and set-group-id as for a change by an unprivileged user (FUSE
+    /// KILL_SUIDGID). Also applies to a change of size or owner that asks for it.
     pub kill_suidgid: bool,
 }
 
@@ -167,11 +167,11 @@ pub struct SetAttr {
 pub struct DirEntry {
     /// Inode number.
     pub ino: Ino,
-    /// Type as the directory says; `None` when the volume has no `filetype`.
+    /// Type in the directory entry; `None` when the volume has no `filetype`.
     pub kind: Option<FileType>,
     /// Name, 1 to 255 bytes.
     pub name: Vec<u8>,
-    /// Where readdir goes on after this entry.
+    /// The position at which readdir continues after this entry.
     pub next: u64,
 }
 
@@ -186,10 +186,10 @@ pub struct RenameFlags {
     pub whiteout: bool,
 }
 
-/// What fallocate does.
+/// The mode of fallocate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FallocateMode {
-    /// Allocate; the size grows if the range ends behind it, unless `keep_size`.
+    /// Allocate. The size grows if the range ends behind it, unless `keep_size`.
     Allocate {
         /// FALLOC_FL_KEEP_SIZE.
         keep_size: bool,
@@ -203,7 +203,7 @@ pub enum FallocateMode {
     },
 }
 
-/// Where lseek looks.
+/// The kind of place that lseek looks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SeekWhat {
     /// SEEK_DATA.
@@ -212,7 +212,7 @@ pub enum SeekWhat {
     Hole,
 }
 
-/// What setxattr expects of the name.
+/// The condition of setxattr on the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum XattrSet {
     /// Create or replace.
@@ -223,12 +223,12 @@ pub enum XattrSet {
     Replace,
 }
 
-/// What statfs(2) shows; counts in blocks of `block_size` bytes.
+/// The answer of statfs(2); counts are in blocks of `block_size` bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatFs {
     /// Bytes in a block.
     pub block_size: u32,
-    /// Data blocks of the volume (overhead taken off, as ext4 without `minixdf`).
+    /// Data blocks of the volume (without overhead, as in ext4 without `minixdf`).
     pub blocks: u64,
     /// Free blocks.
     pub bfree: u64,
@@ -251,30 +251,31 @@ pub struct FsStats {
     pub cache: stetfs_cache::CacheStats,
     /// The journal.
     pub journal: stetfs_journal::JournalStats,
-    /// How long its commits and checkpoints took.
+    /// Times of commits and checkpoints.
     pub latency: stetfs_journal::JournalLatency,
-    /// What the journal's codec decides, and why; for people.
+    /// The decision of the journal's codec and its reason, as text.
     pub packing_note: Option<String>,
-    /// Syncs of files that took a commit although files have records, by reason.
+    /// The number of file syncs that took a commit although files have records, by reason.
     pub sync_reasons: Vec<(&'static str, u64)>,
-    /// Groups whose bitmaps were looked into for free blocks.
+    /// Groups whose bitmaps were searched for free blocks.
     pub groups_searched: u64,
-    /// 64-bit words of bitmaps looked at for that.
+    /// 64-bit bitmap words examined in these searches.
     pub words_searched: u64,
-    /// File data that is newer than its home, bytes.
+    /// File data that is newer than its home location, bytes.
     pub dirty_bytes: u64,
     /// Inodes in memory.
     pub inodes: u64,
-    /// Inodes that the kernel remembers.
+    /// Inodes that the kernel holds lookups of.
     pub lookups: u64,
-    /// What the devices failed, by kind: `volume`, and `journal` if that is another.
+    /// Requests that devices failed, by kind: of the volume, and of the journal if it has its own
+    /// device.
     pub failed: Vec<(stetfs_block::Op, stetfs_block::Failed)>,
 }
 
-/// What to do when damage is found (`errors=`).
+/// The reaction to damage (`errors=`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnError {
-    /// Note it in the superblock, go on.
+    /// Note it in the superblock and go on.
     Continue,
     /// Turn the volume read-only.
     RemountRo,
@@ -282,67 +283,67 @@ pub enum OnError {
     Panic,
 }
 
-/// What to do when file data cannot be written home (`data_err=`).
+/// The reaction to file data that cannot be written back (`data_err=`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnDataError {
-    /// Tell who syncs the file, and go on.
+    /// Report it to each caller that syncs the file, and go on.
     #[default]
     Ignore,
-    /// Where data is ordered: stop the journal, which turns the volume read-only.
+    /// In ordered mode: stop the journal, which turns the volume read-only.
     Abort,
 }
 
-/// What is done before a volume is shut down (`EXT4_IOC_SHUTDOWN`).
+/// The work that is done before a volume is shut down (`EXT4_IOC_SHUTDOWN`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GoingDown {
     /// Data and metadata become durable (`EXT4_GOING_FLAGS_DEFAULT`).
     Synced,
     /// The running transaction commits (`EXT4_GOING_FLAGS_LOGFLUSH`).
     Committed,
-    /// Nothing: what was not synced is lost (`EXT4_GOING_FLAGS_NOLOGFLUSH`).
+    /// None: what was not synced is lost (`EXT4_GOING_FLAGS_NOLOGFLUSH`).
     AtOnce,
 }
 
-/// How access times are kept.
+/// The policy for access times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Atime {
-    /// When older than mtime or ctime, or a day (the kernel's default).
+    /// Update when older than mtime, ctime or a day (the kernel's default).
     #[default]
     Relatime,
-    /// At every read.
+    /// Update at every read.
     Strict,
-    /// Never.
+    /// Never update.
     Noatime,
 }
 
 /// Options of an open volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FsOptions {
-    /// No change may reach the volume (an unclean journal is still replayed if the device allows
-    /// writing and `no_recovery` is off, as the kernel does).
+    /// Allow no change of the volume. As in the kernel, an unclean journal is still replayed if the
+    /// device allows writing and `no_recovery` is off.
     pub read_only: bool,
     /// Do not replay the journal (`noload`); only with `read_only`.
     pub no_recovery: bool,
-    /// A read-only opening replays the journal and leaves orphans alone: for looking at what a
-    /// replay does.
+    /// Replay the journal in a read-only opening, but leave orphans alone: for examining the result
+    /// of a replay.
     pub leave_orphans: bool,
-    /// The journal.
+    /// The composition of the journal.
     pub journal: Composition,
-    /// The region of persistent memory for records of files, and what to do where an earlier mount
-    /// had one.
+    /// The region of persistent memory for records of files, and the treatment of a region that an
+    /// earlier mount used.
     pub region: stetfs_journal::region::RegionSource,
     /// Seconds between periodic commits.
     pub commit_secs: u32,
-    /// Dirty file data older than this goes home by itself (the kernel:
+    /// Age at which dirty file data is written back in the background (the kernel:
     /// `vm.dirty_expire_centisecs`).
     pub dirty_expire: Duration,
     /// Bound of the cache, bytes.
     pub cache_bytes: u64,
-    /// Who leaves it when room is needed.
+    /// The replacement policy of the cache.
     pub cache_policy: stetfs_cache::PolicyKind,
-    /// Bytes of the device's erase blocks, for policies that go by these.
+    /// Size of the device's erase blocks, bytes, for replacement policies that use it.
     pub erase_block: u64,
-    /// File data could not be written home.
+    /// The reaction to file data that cannot be written back.
     pub data_err: OnDataError,
     /// Overrides the superblock's `errors=`.
     pub on_error: Option<OnError>,
@@ -354,27 +355,32 @@ pub struct FsOptions {
     pub bsd_groups: Option<bool>,
     /// Access times.
     pub atime: Atime,
-    /// Directories are read but no access time is kept for them.
+    /// Keep no access times of directories.
     pub nodiratime: bool,
-    /// Access times stay in memory until the inode is written for another reason, a sync or the
+    /// Keep access times in memory until the inode is written for another reason, a sync or the
     /// unmount (`lazytime`).
     pub lazytime: bool,
     /// Tell the device of blocks when they become free (`discard`).
     pub discard: bool,
-    /// Commit record without waiting for the log before it (`journal_async_commit`).
+    /// Write the commit record without waiting for the log before it (`journal_async_commit`).
     pub async_commit: bool,
-    /// Flush the device at commits (`barrier=`). Off loses the promise on power failure.
+    /// Flush the device at commits (`barrier=`). Without it a power failure can lose what was
+    /// acknowledged.
     pub barrier: bool,
-    /// Of a damaged journal, bring home what is whole, and leave out the rest; the volume is one
-    /// with errors then.
+    /// Apply the intact parts of a damaged journal and leave out the rest; the volume is then
+    /// marked as having errors.
     pub salvage: bool,
-    /// Volumes to which the same is done become the same, byte for byte: all times are this one,
-    /// seconds since 1970, and nothing is left to chance ([`crate::MAX_EPOCH`] at most;
-    /// `volume/repeat`).
+    /// Make results reproducible: volumes that undergo the same operations become equal byte for
+    /// byte. All times are this one, seconds since 1970 ([`crate::MAX_EPOCH`] at most), and nothing
+    /// is random (`mount/repeat`).
     pub epoch: Option<u64>,
-    /// How long a second of multiple mount protection takes. Only tests may have it shorter.
+    /// Length of a second of multiple mount protection. Only tests shorten it.
     #[doc(hidden)]
     pub mmp_second: Duration,
+    /// Apply each record of a file to a copy of the volume in memory before the sync is answered;
+    /// panic if recovery refuses the record.
+    #[doc(hidden)]
+    pub proves_records: bool,
     /// Deliberate faults, which the crash tests must find.
     #[doc(hidden)]
     pub canary: stetfs_journal::Canary,
@@ -407,23 +413,24 @@ impl Default for FsOptions {
             barrier: true,
             epoch: None,
             mmp_second: Duration::from_secs(1),
+            proves_records: cfg!(debug_assertions),
             canary: stetfs_journal::Canary::default(),
         }
     }
 }
 
-/// An owned, exactly-once answer: called from whichever thread finishes the work.
+/// An owned, exactly-once answer, called from the thread that finishes the work.
 pub type Done<T = ()> = Box<dyn FnOnce(Result<T>) + Send>;
 
-/// A descriptor through which a file is synced: the program (thread group), and its number there if
-/// that is known.
+/// A descriptor through which a file is synced: the program (thread group), and the descriptor's
+/// number there if it is known.
 pub type Descriptor = (u32, Option<u32>);
 
-/// Who uses a file that nobody here holds open.
+/// A user of a file without an open handle in this crate.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller {
-    /// The thread that waits for the answer; 0 if it cannot be seen from here.
+    /// The thread that waits for the answer; 0 if it cannot be seen from this process.
     pub pid: u32,
-    /// Finds out which descriptor of which program it uses, while it waits. `None`: nobody knows.
+    /// Finds the program and descriptor that the thread uses while it waits. `None`: not known.
     pub descriptor: fn(u32) -> Option<Descriptor>,
 }

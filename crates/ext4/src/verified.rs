@@ -1,5 +1,5 @@
-//! What was checked of a cached block since it was read: the codes for `Block::set_verified`.
-//! Each structure has its own, so that a block that two owners claim is checked for each of them.
+//! Codes for `Block::set_verified`: which check a cached block has passed since it was read. Each
+//! structure has its own code, so that a block that two owners claim is checked for each of them.
 
 /// Entries of a directory.
 pub(crate) const DIR_LEAF: u8 = 0x20;

@@ -1,10 +1,11 @@
-//! Write amplification over utilisation and range (dissertation, figure 2-1), and how fast the
-//! simulation is.
+//! Write amplification over utilisation and range (dissertation, figure 2-1), and the speed of the
+//! simulation.
 //!
-//! `waf [filled|new|mixed|full] [GIB…]`: how the 16 GiB device was used before (every page written
-//! once in sequence, not at all, as much as it holds in runs and single pages, or the first and the
-//! third), and ranges; by default all. What is old and never written again keeps dead pages that
-//! greedy collection does not come to: after `mixed` and `full` narrow ranges do badly.
+//! `waf [filled|new|mixed|full] [GIB…]`: the former use of the 16 GiB device, and the ranges to
+//! measure; by default all. The former use is: every page written once in sequence; none; as much
+//! as the device holds, in runs and single pages; or the first and then the third. Old data that is
+//! never written again keeps dead pages, which greedy collection does not reach; so narrow ranges
+//! do badly after `mixed` and `full`.
 
 use std::time::Instant;
 
@@ -34,10 +35,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("layer range    25 %   50 %   75 %  100 %   requests/s");
     for (kind, erase_block) in [(FtlKind::Fast, 4 << 20), (FtlKind::Page, 24 << 20)] {
         for range in &ranges {
-            let mut line = format!("{:5} {range:3} GiB", kind.name());
+            let mut line = format!("{kind:5} {range:3} GiB");
             let (mut requests, begin) = (0, Instant::now());
             for percent in [25, 50, 75, 100] {
-                // Whole blocks, so that what fills blocks begins where they do.
+                // Whole erase blocks, so that traces which fill blocks begin at block boundaries.
                 let capacity = CAPACITY / erase_block * erase_block;
                 let geometry = Geometry::new(capacity, erase_block, 15)?;
                 let (waf, n) = measured(kind, geometry, ageing, range << 30, percent)?;
@@ -51,9 +52,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The write amplification of a trace that writes this percentage of the pages of one block after
-/// the other, in order, and how many requests of a page were made. The first half of the trace, as
-/// much as the device holds, is not measured.
+/// The write amplification of a trace that writes this percentage of the pages of each erase block,
+/// block after block, and the number of page requests. The first half of the trace, as many pages
+/// as the device holds, is not measured.
 fn measured(
     kind: FtlKind,
     geometry: Geometry,

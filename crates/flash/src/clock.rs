@@ -1,4 +1,5 @@
-//! When requests finish. Times are nanoseconds since some start.
+//! The clock of a device model: computes when requests complete. Times are nanoseconds since some
+//! start.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +8,7 @@ use crate::model::Model;
 /// Bytes of a page: the unit of costs.
 pub(crate) const PAGE: u64 = 4096;
 
-/// What is asked of a device.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Reading.
@@ -18,43 +19,42 @@ pub enum Kind {
     WriteThrough,
 }
 
-/// A request.
+/// A request as the clock sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// First byte.
     pub offset: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u64,
-    /// Nanoseconds that the medium takes for it beyond its own bytes: what it moves and erases to
-    /// make room.
+    /// Additional work of the medium in nanoseconds: the moves and erasures that make space.
     pub extra: u64,
 }
 
-/// A device of some model at work.
+/// A device of some model, with its state at some time.
 pub struct Clock {
     model: Model,
-    /// Bytes of the device, for the way of the head.
+    /// Size of the device in bytes, for the distance of seeks.
     size: u64,
-    /// When each channel is free.
+    /// Time at which each channel is free.
     channels: Vec<u64>,
-    /// When the interface is.
+    /// Time at which the interface is free.
     interface: u64,
-    /// What is in the cache: extents by offset, with their length. Only with heads; else only the
-    /// bytes count.
+    /// The extents in the cache: offset and length. Only for models with heads; for others only the
+    /// number of bytes counts.
     cached: BTreeMap<u64, u64>,
     bytes: u64,
-    /// Nanoseconds of extra work that the medium has before it.
+    /// Additional work of the medium that is still to be done, in nanoseconds.
     extra: u64,
-    /// When the medium has done what was given to it.
+    /// Time at which the medium has completed its work.
     medium: u64,
-    /// Where the head is.
+    /// Position of the head in bytes.
     head: u64,
 }
 
 impl Clock {
-    /// A device of so many bytes that has nothing to do.
+    /// An idle device of `size` bytes.
     pub fn new(model: Model, size: u64) -> Clock {
         Clock {
             model,
@@ -69,7 +69,7 @@ impl Clock {
         }
     }
 
-    /// When requests that come together at `now` have finished.
+    /// The completion time of requests that arrive together at `now`.
     pub fn run(&mut self, now: u64, requests: impl IntoIterator<Item = Request>) -> u64 {
         self.drain(now);
         requests
@@ -78,10 +78,10 @@ impl Clock {
             .fold(now, u64::max)
     }
 
-    /// When a flush that comes at `now` has finished.
+    /// The completion time of a flush that arrives at `now`.
     pub fn flush(&mut self, now: u64) -> u64 {
         self.drain(now);
-        // It covers what was acknowledged before it; what is under way meanwhile may wait behind
+        // The flush covers the requests acknowledged before it; requests under way may wait behind
         // it.
         let idle = self.empty(now);
         let done = idle + self.model.flush;
@@ -89,7 +89,7 @@ impl Clock {
         done
     }
 
-    /// Bytes in the cache.
+    /// Number of bytes in the cache.
     pub fn cached(&self) -> u64 {
         self.bytes
     }
@@ -103,7 +103,7 @@ impl Clock {
         let Some(channel) = self.channels.iter_mut().min() else {
             return now;
         };
-        // Channels work side by side, and share the interface.
+        // Channels work in parallel, and share the interface.
         let ready = now.max(*channel) + cost.setup;
         let mut done = ready.max(self.interface) + pages * cost.per_page;
         self.interface = done;
@@ -138,7 +138,7 @@ impl Clock {
         if self.model.seek.is_none() {
             return;
         }
-        // Neighbours become one: the head passes over them in one go.
+        // Adjacent extents are merged, because the head passes over them in one movement.
         let mut first = request.offset;
         let mut end = request.offset + request.len;
         if let Some((start, len)) = self
@@ -161,8 +161,8 @@ impl Clock {
         self.bytes = self.cached.values().sum();
     }
 
-    /// Nanoseconds from `begin` on until the head is at `offset`: it moves to the track, if it is
-    /// not there, and waits until the place comes by.
+    /// Time in nanoseconds, from `begin` on, until the head is at `offset`: a seek to another
+    /// track, and the rest of the rotation.
     fn way(&self, begin: u64, offset: u64) -> u64 {
         let Some(seek) = self.model.seek else {
             return 0;
@@ -170,7 +170,7 @@ impl Clock {
         let rotation = seek.rotation.max(1);
         let turned = |bytes: u64| bytes.div_ceil(PAGE) * self.model.program;
         let track = |bytes: u64| turned(bytes) / rotation;
-        // A track that is read to its end goes on where the next begins.
+        // The end of a track is followed by the begin of the next one without a seek.
         let moves = if offset == self.head || track(offset) == track(self.head) {
             0
         } else {
@@ -182,7 +182,8 @@ impl Clock {
         moves + (turned(offset) % rotation + rotation - angle) % rotation
     }
 
-    /// One step of the medium from `begin` on: an extent, or all that is cached; when it is done.
+    /// One step of the medium from `begin` on: one extent, or the whole cache without heads. Gives
+    /// its end.
     fn step(&mut self, begin: u64) -> u64 {
         if self.model.seek.is_none() {
             let pages = self.bytes.div_ceil(PAGE);
@@ -191,7 +192,7 @@ impl Clock {
             self.medium = begin + extra + pages * self.model.program;
             return self.medium;
         }
-        // As an elevator: on from where the head is, then from the beginning.
+        // As an elevator: onwards from the head, and at the end from the beginning.
         let next = self
             .cached
             .range(self.head..)
@@ -208,7 +209,7 @@ impl Clock {
         self.medium
     }
 
-    /// Everything that is cached onto the medium; when that is done.
+    /// Writes the whole cache to the medium. Gives the end.
     fn empty(&mut self, now: u64) -> u64 {
         let mut done = now.max(self.medium);
         while self.bytes > 0 || self.extra > 0 && self.model.seek.is_none() {
@@ -217,11 +218,11 @@ impl Clock {
         done
     }
 
-    /// What the medium did by itself until `now`.
+    /// Does the background work of the medium until `now`.
     fn drain(&mut self, now: u64) {
         if self.model.seek.is_none() {
             let mut idle = now.saturating_sub(self.medium);
-            // Room first.
+            // Space is made first.
             let extra = self.extra.min(idle);
             self.extra -= extra;
             idle -= extra;
@@ -270,7 +271,7 @@ mod tests {
         }
     }
 
-    /// Bytes a second for a stream of requests of 1 MiB.
+    /// The rate of a stream of requests of 1 MiB, in bytes a second.
     fn stream(clock: &mut Clock, kind: Kind, depth: u64) -> f64 {
         let mut now = 0;
         for i in 0..200 {
@@ -316,7 +317,7 @@ mod tests {
         let written = ssd.run(idle, [write(0, 64 << 20)]);
         let full = ssd.flush(written) - written;
         assert!(full > 20 * MS || ssd.cached() == 0, "{full}");
-        // Left alone the cache empties by itself.
+        // An idle cache is written out by itself.
         let written = ssd.run(MS * 1000, [write(0, 64 << 20)]);
         assert!(ssd.flush(written + 1000 * MS) - written - 1000 * MS < MS);
     }
@@ -327,13 +328,13 @@ mod tests {
         let near = disk.run(0, [read(0, 4096)]);
         let far = disk.run(near, [read(90 << 30, 4096)]) - near;
         assert!((10 * MS..25 * MS).contains(&far), "{far}");
-        // Random writes are cached; the flush pays, and sorts them.
+        // Random writes go to the cache; the flush sorts and writes them.
         let now = 1000 * MS;
         let done = disk.run(now, (0..64).map(|i| write((i * 37 % 64) << 30, 4096)));
         assert!(done - now < 10 * MS, "{}", done - now);
         let sorted = disk.flush(done) - done;
         assert!((200 * MS..640 * MS).contains(&sorted), "{sorted}");
-        // A log that is synced at each step turns once for each.
+        // A log with a sync after each write takes a rotation for each.
         let mut now = 3000 * MS;
         for i in 0..20 {
             let done = disk.run(now, [write((20 << 30) + i * 4096, 4096)]);
@@ -341,7 +342,7 @@ mod tests {
         }
         let each = (now - 3000 * MS) / 20;
         assert!((7 * MS..10 * MS).contains(&each), "{each}");
-        // And so does one place that is written again and again.
+        // A place that is overwritten each time takes a rotation for each write, too.
         let mut now = 4000 * MS;
         for _ in 0..20 {
             let done = disk.run(now, [write(20 << 30, 8192)]);
@@ -349,7 +350,7 @@ mod tests {
         }
         let each = (now - 4000 * MS) / 20;
         assert!((7 * MS..10 * MS).contains(&each), "{each}");
-        // In a row they cost one way.
+        // Sequential writes take one seek.
         let now = 5000 * MS;
         let done = disk.run(now, (0..64).map(|i| write((50 << 30) + i * 4096, 4096)));
         let row = disk.flush(done) - done;
@@ -362,7 +363,7 @@ mod tests {
             extra: 50 * MS,
             ..write(0, 4096)
         };
-        // A flush waits for it; left alone it is done by itself.
+        // A flush waits for the additional work; an idle device does it by itself.
         let mut ssd = model("sata-ssd");
         let done = ssd.run(0, [moves]);
         assert!(done < MS);
@@ -370,7 +371,7 @@ mod tests {
         let mut ssd = model("sata-ssd");
         ssd.run(0, [moves]);
         assert!(ssd.flush(60 * MS) < 62 * MS);
-        // Writers that go on wait as soon as the cache is full.
+        // A stream of writes waits as soon as the cache is full.
         let stream = |extra| {
             let mut ssd = model("sata-ssd");
             let one = |i: u64| Request {

@@ -1,4 +1,4 @@
-//! A device that takes the time of a model.
+//! A block device that takes the time of a model.
 
 use std::ops::Range;
 
@@ -10,8 +10,9 @@ use crate::clock::{Clock, Kind, PAGE, Request};
 use crate::model::Model;
 use crate::pace::Pace;
 
-/// A device with another's content that takes the time of a model: requests return when they would
-/// have finished there. What they really take is part of that.
+/// A device with the content of another that takes the time of a model: each request returns when
+/// it would have completed on the modelled device. The time that the inner device takes is part of
+/// that.
 pub struct Timed<D> {
     inner: D,
     pace: Pace,
@@ -27,7 +28,7 @@ impl<D: BlockDevice> Timed<D> {
         }
     }
 
-    /// What holds the content.
+    /// The device with the content.
     pub fn inner(&self) -> &D {
         &self.inner
     }
@@ -90,7 +91,7 @@ impl<D: BlockDevice> BlockDevice for Timed<D> {
     }
 }
 
-/// What is shared costs a page of the mapping.
+/// A share costs a page of the mapping.
 impl<D: BlockDevice> Share for Timed<D> {
     fn limits(&self) -> ShareLimits {
         ShareLimits::of(&self.inner)
@@ -133,7 +134,7 @@ mod tests {
             device.write(i * 4096, &[1; 4096])?;
             device.flush()?;
         }
-        // Never faster than the model; slower only as far as the machine is busy.
+        // The device is never faster than the model; it is slower only if the machine is busy.
         assert!(begin.elapsed() >= Duration::from_nanos(20 * sata.flush));
         Ok(())
     }

@@ -1,19 +1,19 @@
-//! Faults on request, in words: what fails, where and when.
+//! Fault orders in words: the kind of fault, its place and its time.
 //!
-//! | word | what it says |
+//! | word | meaning |
 //! | --- | --- |
 //! | `pass` | nothing fails |
 //! | `drop-writes` | writes, discards, shares and flushes succeed and do nothing |
-//! | `error-writes` | they fail |
+//! | `error-writes` | these fail |
 //! | `error-reads` | reads fail |
 //! | `error-all` | everything fails |
-//! | `intervals=UP,DOWN` | faults come and go: none for UP seconds, then DOWN seconds of them |
-//! | `suspend`, `resume` | requests wait; no longer |
-//! | `power-cut=lose`, `=keep`, `=SEED` | what was written since the last flush is lost or not, or some of it; then `error-all` |
+//! | `intervals=UP,DOWN` | faults come and go: UP seconds without them, then DOWN with them |
+//! | `suspend`, `resume` | requests wait; they go on |
+//! | `power-cut=lose`, `=keep`, `=SEED` | writes since the last flush are lost, kept, or lost at random; then `error-all` |
 //!
-//! Behind a fault's name `=FIRST+COUNT` limits it to sectors of 512 bytes; of a write that is
-//! partly inside, the rest arrives. Flushes have no place: only a fault of the whole device hits
-//! them.
+//! `=FIRST+COUNT` after the name of a fault limits it to sectors of 512 bytes; of a write that is
+//! partly inside, the rest arrives. Flushes have no place, so only a fault of the whole device
+//! affects them.
 
 use std::fmt;
 use std::ops::Range;
@@ -24,15 +24,15 @@ use stetfs_block::{BlockDevice, Fault, FaultInjector, Op, SECTOR};
 
 use crate::volatile::{Kept, Volatile};
 
-/// A device that can be made to fail, as [`Plan::faults`] says.
+/// A device with injected faults, as [`Plan::faults`] gives them.
 pub type Failing<D> = FaultInjector<Volatile<D>>;
 
-/// `inner`, which can be made to fail; with a cache that a power cut empties, or without.
+/// `inner` with a fault injector; with `cache` it has a cache that a power cut empties.
 pub fn failing<D: BlockDevice>(inner: D, cache: bool) -> Failing<D> {
     FaultInjector::new(Volatile::new(inner, cache))
 }
 
-/// What happens to requests.
+/// The effect of a fault on requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Writes succeed and do nothing.
@@ -41,7 +41,7 @@ pub enum Effect {
     ErrorWrites,
     /// Reads fail.
     ErrorReads,
-    /// Both fail.
+    /// All requests fail.
     ErrorAll,
 }
 
@@ -63,45 +63,45 @@ impl Effect {
     }
 }
 
-/// A fault: what, and where.
+/// A fault and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// What happens.
+    /// The effect.
     pub effect: Effect,
-    /// Sectors of 512 bytes; `None`: everywhere.
+    /// Range of sectors of 512 bytes; `None`: the whole device.
     pub sectors: Option<Range<u64>>,
 }
 
-/// Faults that come and go.
+/// A timetable of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Intervals {
     /// Seconds without faults.
     pub up: u64,
-    /// Seconds with them, from then on.
+    /// Seconds with faults, after those without.
     pub down: u64,
 }
 
 impl Intervals {
-    /// Whether faults strike `seconds` after the beginning.
+    /// Whether faults are active `seconds` after the beginning.
     fn is_down(self, seconds: u64) -> bool {
-        // Without a length they always do.
+        // With a length of 0 they are always active.
         seconds
             .checked_rem(self.up.saturating_add(self.down))
             .is_none_or(|at| at >= self.up)
     }
 }
 
-/// All faults of a device.
+/// The faults of a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// The faults.
     pub places: Vec<Place>,
-    /// When; `None`: always.
+    /// The timetable; `None`: always active.
     pub intervals: Option<Intervals>,
 }
 
 impl Plan {
-    /// As what a fault injector is armed with. Intervals begin now.
+    /// The faults as the fault injector takes them. Intervals begin now.
     pub fn faults(&self) -> Vec<Fault> {
         let begin = Instant::now();
         let intervals = self.intervals;
@@ -113,7 +113,7 @@ impl Plan {
     }
 }
 
-/// One fault in the injector's terms.
+/// One fault in the fault injector's terms.
 fn faults_of(place: &Place) -> Vec<Fault> {
     let mut faults = Vec::new();
     let Some(sectors) = &place.sectors else {
@@ -165,23 +165,24 @@ fn faults_of(place: &Place) -> Vec<Fault> {
 pub enum Word {
     /// Nothing fails.
     Pass,
-    /// This fails.
+    /// A fault.
     Fault(Place),
     /// Faults come and go.
     Intervals(Intervals),
-    /// Requests wait.
+    /// Requests wait from now on.
     Suspend,
-    /// They no longer do.
+    /// Requests continue.
     Resume,
-    /// The power goes, and with it what was not flushed.
+    /// The power is cut, and unflushed writes are lost as this says.
     PowerCut(Kept),
 }
 
-/// No word of an order.
+/// An error: the word is not part of an order.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is no fault; there are pass, drop-writes, error-writes, error-reads, error-all (each with =FIRST+COUNT for \
-     sectors), intervals=UP,DOWN, suspend, resume and power-cut=lose|keep|SEED"
+    "there is no fault {0:?}; there are pass, drop-writes, error-writes, error-reads, error-all \
+     (each with =FIRST+COUNT for sectors), intervals=UP,DOWN, suspend, resume and \
+     power-cut=lose|keep|SEED"
 )]
 pub struct UnknownWord(pub String);
 
@@ -246,14 +247,14 @@ impl fmt::Display for Word {
     }
 }
 
-/// What is to be done at once.
+/// An order: changes that take effect at once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Order {
-    /// The faults from now on; `None`: as they are.
+    /// The new faults; `None`: no change.
     pub plan: Option<Plan>,
-    /// Requests wait, or no longer; `None`: as it is.
+    /// Whether requests wait from now on; `None`: no change.
     pub suspend: Option<bool>,
-    /// The power goes.
+    /// A power cut, and the writes that it keeps.
     pub power_cut: Option<Kept>,
 }
 
@@ -277,14 +278,14 @@ impl FromIterator<Word> for Order {
 impl FromStr for Order {
     type Err = UnknownWord;
 
-    /// Words with white space between them.
+    /// Parses words with white space between them.
     fn from_str(text: &str) -> Result<Order, UnknownWord> {
         text.split_whitespace().map(str::parse::<Word>).collect()
     }
 }
 
 impl Plan {
-    /// The words that say this.
+    /// The words that give this plan.
     pub fn words(&self) -> Vec<Word> {
         let places = self.places.iter().cloned().map(Word::Fault);
         let mut words: Vec<Word> = places.chain(self.intervals.map(Word::Intervals)).collect();
@@ -354,7 +355,8 @@ mod tests {
         Ok(device)
     }
 
-    /// Whether a read, a write and a flush succeed, and how many of the 16 written sectors arrive.
+    /// Whether a read, a write and a flush succeed, and the number of sectors that arrive of the 16
+    /// written.
     fn tried(text: &str) -> Result<([bool; 3], usize), UnknownWord> {
         let device = armed(text)?;
         let mut bytes = vec![0; 8192];
@@ -375,7 +377,7 @@ mod tests {
         assert_eq!(tried("error-writes")?, ([true, false, false], 0));
         assert_eq!(tried("error-reads")?, ([false, true, true], 16));
         assert_eq!(tried("error-all")?, ([false, false, false], 0));
-        // The second and third of its sectors.
+        // These are the second and third of its sectors.
         assert_eq!(tried("drop-writes=9+2")?, ([true, true, true], 14));
         assert_eq!(tried("error-writes=9+2")?, ([true, false, true], 14));
         assert_eq!(tried("error-reads=9+2")?, ([false, true, true], 16));

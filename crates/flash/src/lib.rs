@@ -1,14 +1,16 @@
-//! Simulated devices.
+//! Simulated devices: block devices that take time, wear, lose their power or fail.
 //!
-//! * [`Model`]: what a device's requests cost: an SSD on SATA, one on NVMe, a disk;
-//! * [`Clock`]: when requests finish on a device of some model, as pure arithmetic on nanoseconds;
-//! * [`Timed`]: a block device that takes that time;
-//! * [`Volatile`]: one whose cache a power cut empties;
-//! * [`Ssd`]: one with a translation layer and simulated flash, which shares content, wears, and
-//!   can lose its power;
+//! * [`Model`]: the costs of a device's requests: a SATA SSD, an NVMe SSD, a disk;
+//! * [`Clock`]: when requests complete on a device of some model, as pure arithmetic on
+//!   nanoseconds;
+//! * [`Timed`]: a block device that takes this time;
+//! * [`Volatile`]: a block device whose cache a power cut empties;
+//! * [`Ssd`]: a block device with a translation layer and simulated flash, which shares content,
+//!   wears, and can lose its power;
 //! * [`Order`]: faults on request, in words;
-//! * [`ftl`]: flash translation layers, as simulators and as devices;
-//! * [`segments`]: a device that writes segments one after the other, and cleans them.
+//! * [`ftl`]: flash translation layers, for simulators and devices;
+//! * [`segments`]: a log-structured block device, which writes segments in sequence and cleans
+//!   them.
 
 #![forbid(unsafe_code)]
 

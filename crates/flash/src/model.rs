@@ -1,4 +1,4 @@
-//! What requests cost on a device.
+//! Device models: the costs of requests.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,42 +8,42 @@ use crate::ftl::Tally;
 /// The cost of a request at the interface.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Access {
-    /// Per request, nanoseconds.
+    /// Nanoseconds per request.
     pub setup: u64,
-    /// Per 4096 bytes, nanoseconds.
+    /// Nanoseconds per 4096 bytes.
     pub per_page: u64,
 }
 
 /// The cost of moving a head.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Seek {
-    /// To the next track, nanoseconds.
+    /// Nanoseconds to the next track.
     pub short: u64,
-    /// From one end of the disk to the other, nanoseconds.
+    /// Nanoseconds from one end of the disk to the other.
     pub full: u64,
-    /// One rotation, nanoseconds: a request waits until its place comes by, the whole of one for a
-    /// place just passed. A track is what is written in this time.
+    /// Nanoseconds of one rotation. A request waits until its place comes by, a whole rotation for
+    /// a place just passed. A track holds the bytes written in this time.
     pub rotation: u64,
 }
 
-/// A device.
+/// A model of a device.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Model {
     /// Its name.
     pub name: &'static str,
-    /// Reads.
+    /// Costs of reads.
     pub read: Access,
-    /// Writes into its volatile cache.
+    /// Costs of writes into the volatile cache.
     pub write: Access,
-    /// Requests that it works on at once.
+    /// Number of requests that the device processes at once.
     pub channels: usize,
-    /// Nanoseconds that the medium takes for 4096 bytes that come out of the cache.
+    /// Nanoseconds that the medium takes for 4096 bytes from the cache.
     pub program: u64,
-    /// Its volatile cache, bytes.
+    /// Size of the volatile cache in bytes.
     pub cache: u64,
-    /// A flush, beyond emptying the cache, nanoseconds.
+    /// Nanoseconds of a flush beside emptying the cache.
     pub flush: u64,
-    /// Heads, if it has some: then reads and what comes out of the cache pay for their way.
+    /// Costs of moving the head, if there is one; reads and writes from the cache then pay for it.
     pub seek: Option<Seek>,
 }
 
@@ -110,19 +110,19 @@ const DISK: Model = Model {
     }),
 };
 
-/// A page read takes this part of one programmed …
+/// Reading a page takes this fraction of the time of programming one.
 const READS_A_PROGRAM: u64 = 10;
-/// … and this many blocks erased as long as all pages of 128 blocks: ten programs for a block of
-/// 128 pages. Both are the paper's (dissertation, 2.2.1).
+/// Erasing 128 blocks takes the time of programming all pages of 10 blocks, which is ten programs
+/// for a block of 128 pages. Both ratios are those of the dissertation (2.2.1).
 const ERASES_A_BLOCK: (u64, u64) = (10, 128);
 
 impl Model {
     /// All models.
     pub const ALL: [Model; 3] = [SATA_SSD, NVME_SSD, DISK];
 
-    /// Nanoseconds that the flash of this device takes for what a translation layer did beside
-    /// programming the host's pages, in blocks of so many pages. Blocks are as wide as the
-    /// device: larger ones take no longer for a page.
+    /// Nanoseconds of flash time for the steps of a translation layer without the programs of the
+    /// host's pages, in blocks of `block_pages` pages. A block is as wide as the device: a larger
+    /// one takes no more time per page.
     pub fn beside(&self, tally: &Tally, block_pages: u32) -> u64 {
         let block = u64::from(block_pages) * self.program;
         let copies = tally.copies * (self.program + self.program / READS_A_PROGRAM);
@@ -138,7 +138,7 @@ impl fmt::Display for Model {
     }
 }
 
-/// A name that is no model.
+/// An error: there is no model of this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no device model {0:?}; there are sata-ssd, nvme-ssd and disk")]
 pub struct UnknownModel(pub String);

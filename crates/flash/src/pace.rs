@@ -1,4 +1,4 @@
-//! Requests that return when they would have finished on a device of some model.
+//! Pacing: requests that return when they would complete on a device of some model.
 
 use std::cell::Cell;
 use std::thread;
@@ -8,11 +8,11 @@ use parking_lot::Mutex;
 
 use crate::clock::Clock;
 
-/// What a model's clock goes by.
+/// The time base of a model's clock.
 enum Time {
-    /// The time of day: whoever waits sleeps.
+    /// The time of day; waiting threads sleep.
     OfDay(Instant),
-    /// Its own: what is waited for is there at once. Nanoseconds.
+    /// Simulated time in nanoseconds, which waiting advances at once.
     Simulated(Mutex<u64>),
 }
 
@@ -26,24 +26,24 @@ impl Time {
 }
 
 thread_local! {
-    /// Nanoseconds that this thread's last request takes.
+    /// Duration of this thread's last request in nanoseconds.
     static TOOK: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Nanoseconds from when this thread's last request to a device with a model came until it was
-/// done, by that device's time: what others let pass meanwhile does not count.
+/// Nanoseconds from the arrival to the completion of this thread's last request to a device with a
+/// model, in that device's time; the time of other requests does not count.
 pub fn took() -> u64 {
     TOOK.get()
 }
 
-/// A model's clock, and what it goes by.
+/// A model's clock with its time base.
 pub(crate) struct Pace {
     time: Time,
     clock: Mutex<Clock>,
 }
 
 impl Pace {
-    /// One that runs with the time of day.
+    /// A pace in the time of day.
     pub(crate) fn new(clock: Clock) -> Pace {
         Pace {
             time: Time::OfDay(Instant::now()),
@@ -51,7 +51,7 @@ impl Pace {
         }
     }
 
-    /// One whose time passes only while somebody waits.
+    /// A pace in simulated time, which advances only while a request waits.
     pub(crate) fn simulated(clock: Clock) -> Pace {
         Pace {
             time: Time::Simulated(Mutex::new(0)),
@@ -64,9 +64,9 @@ impl Pace {
         self.time.now()
     }
 
-    /// What `ask` of the clock says, given the time: when something is done.
+    /// Asks the clock for the completion time of a request at the present time.
     pub(crate) fn ask(&self, ask: impl FnOnce(&mut Clock, u64) -> u64) -> u64 {
-        // Under the lock, so that the clock's time does not go back.
+        // The time is read under the lock, so that the clock's time does not go back.
         let mut clock = self.clock.lock();
         let now = self.time.now();
         let done = ask(&mut clock, now);
@@ -74,7 +74,7 @@ impl Pace {
         done
     }
 
-    /// Returns `nanos` after the start.
+    /// Returns `nanos` nanoseconds after the start.
     pub(crate) fn wait(&self, nanos: u64) {
         match &self.time {
             Time::OfDay(start) => {
@@ -92,11 +92,11 @@ impl Pace {
     }
 }
 
-/// Lets this thread's sleeps end when they should: the default is up to 50 µs later.
+/// Makes this thread's sleeps end on time; by default they end up to 50 µs later.
 fn precise() {
     thread_local! {
         static SET: () = {
-            // Where it is refused sleeps are as they are.
+            // If the kernel refuses this, sleeps keep their default precision.
             let _ = rustix::thread::set_current_timer_slack(std::num::NonZero::new(1));
         };
     }

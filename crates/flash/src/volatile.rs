@@ -1,4 +1,4 @@
-//! A device whose cache loses what was not flushed.
+//! A device with a volatile cache, which loses unflushed writes in a power cut.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -11,26 +11,27 @@ use stetfs_block::{
 /// Bytes of a sector.
 const LEN: u64 = SECTOR as u64;
 
-/// What a power cut leaves of the writes since the last flush.
+/// The part of the writes since the last flush that a power cut keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
     /// None of them.
     Nothing,
     /// All of them.
     All,
-    /// Each sector or not, by a coin with this seed.
+    /// Each sector or not, at random with this seed.
     Some(u64),
 }
 
 /// A device whose power can be cut.
 pub trait PowerCut: Send + Sync {
-    /// Whether it has a cache to lose.
+    /// Whether the device has a cache that can lose writes.
     fn has_cache(&self) -> bool;
 
-    /// Loses what `kept` says of the writes since the last flush. Nothing may run meanwhile.
+    /// Cuts the power, and keeps the part of the writes since the last flush that `kept` says. No
+    /// request may run meanwhile.
     ///
     /// # Errors
-    /// The device's: then some of them are lost and some not.
+    /// The device's; then some of the writes are lost and some are not.
     fn cut_power(&self, kept: Kept) -> Result<()>;
 }
 
@@ -44,12 +45,13 @@ impl<P: PowerCut + ?Sized> PowerCut for std::sync::Arc<P> {
     }
 }
 
-/// A device with another's content that remembers, for each sector written since the last flush,
-/// what is sure to stand there, so that a power cut can bring it back. Discards and zeroing are
-/// kept. Without a cache it passes everything on.
+/// A device with the content of another. For each sector written since the last flush it remembers
+/// the durable content, so that a power cut can restore it. Discards and zeroing are not lost.
+/// Without a cache it only passes requests on.
 pub struct Volatile<D> {
     inner: D,
-    /// By number; `None`: no cache. Held while a request runs, so that a flush divides them.
+    /// The durable sectors by number; `None`: no cache. The lock is held while a request runs, so
+    /// that each request is before or after a flush.
     sure: Option<Mutex<BTreeMap<u64, [u8; LEN as usize]>>>,
 }
 
@@ -59,7 +61,7 @@ fn sectors(write: &Write<'_>) -> Range<u64> {
 }
 
 impl<D: BlockDevice> Volatile<D> {
-    /// Over `inner`, with a cache to lose or without.
+    /// A device over `inner`, with or without a cache.
     pub fn new(inner: D, cache: bool) -> Volatile<D> {
         Volatile {
             inner,
@@ -67,7 +69,7 @@ impl<D: BlockDevice> Volatile<D> {
         }
     }
 
-    /// Reads what is not remembered of `sectors` yet.
+    /// Reads the content of `sectors` that is not remembered yet.
     fn remember(
         &self,
         sure: &mut BTreeMap<u64, [u8; LEN as usize]>,
@@ -82,7 +84,8 @@ impl<D: BlockDevice> Volatile<D> {
         let mut bytes = vec![0; (end - start) as usize];
         self.inner.read(start, &mut bytes)?;
         for (sector, part) in sectors.zip(bytes.chunks(LEN as usize)) {
-            // Copied, as the last may be short; then it cannot be written back, and is kept.
+            // The last part may be shorter than a sector; then it cannot be restored, and is always
+            // kept.
             if let Ok(part) = part.try_into() {
                 sure.entry(sector).or_insert(part);
             }
@@ -92,7 +95,7 @@ impl<D: BlockDevice> Volatile<D> {
 }
 
 impl Kept {
-    /// Says for one thing after the other whether it is lost.
+    /// A function that says for one unit after the other whether it is lost.
     pub(crate) fn losses(self) -> impl FnMut() -> bool {
         let mut random = fastrand::Rng::with_seed(match self {
             Kept::Some(seed) => seed,
@@ -127,7 +130,7 @@ impl<D: BlockDevice> PowerCut for Volatile<D> {
     }
 }
 
-/// What is shared is durable at once, with all that was written before: so no cut can tear it.
+/// A share is durable at once, with all writes before it, so no cut can tear it.
 impl<D: BlockDevice> Share for Volatile<D> {
     fn limits(&self) -> ShareLimits {
         ShareLimits::of(&self.inner)
@@ -146,7 +149,7 @@ impl<D: BlockDevice> Share for Volatile<D> {
     }
 }
 
-/// What a write that is durable at once changes of what is sure.
+/// Applies a write that is durable at once to the remembered content.
 fn patch(sure: &mut BTreeMap<u64, [u8; LEN as usize]>, write: &Write<'_>) {
     let bytes = write.data.to_vec();
     for (sector, known) in sure.range_mut(sectors(write)) {

@@ -1,21 +1,20 @@
-//! Every translation layer against a plain array, with the power cut at any step.
-#![allow(clippy::unwrap_used)]
-
+//! Each translation layer against a plain array, with power cuts at any step.
 use std::collections::HashMap;
 
 use stetfs_flash::ftl::{
-    Ageing, Fast, Ftl, FtlError, FtlKind, Geometry, PAGE, PageMap, PhysOp, ShareLimits, Sink, Tally,
+    Ageing, Bast, Fast, Ftl, FtlError, FtlKind, Geometry, Merges, PAGE, PageMap, PhysOp,
+    ShareLimits, Sink, Tally,
 };
 
-/// What a physical page holds: which write of which logical page.
+/// The content of a physical page: logical page, and number of the write.
 type Content = (u32, u32);
 
-/// The flash's content, moved along with the layer's steps.
+/// The content of the flash, moved by the layer's steps.
 #[derive(Default)]
 struct Flash {
     pages: HashMap<u32, Content>,
     block_pages: u32,
-    /// The write that is going on.
+    /// The number of the present write.
     version: u32,
     steps: u64,
 }
@@ -50,12 +49,12 @@ impl Sink for Flash {
     }
 }
 
-/// A layer, its flash, and what each logical page should hold (`None`: zeros).
+/// A layer, its flash, and the expected content of each logical page (`None`: zeros).
 struct World {
     ftl: Box<dyn Ftl>,
     flash: Flash,
     model: Vec<Option<Content>>,
-    /// What else a page may be after a restart, for trims that were not flushed.
+    /// Other possible content of pages after a restart, because of unflushed trims.
     trimmed: HashMap<u64, Vec<Option<Content>>>,
 }
 
@@ -118,7 +117,7 @@ impl World {
         Ok(())
     }
 
-    /// The power goes between two requests.
+    /// Cuts the power between two requests.
     fn restart(&mut self) {
         self.ftl.restart(&mut self.flash);
         self.ftl.check().unwrap();
@@ -134,11 +133,12 @@ impl World {
         self.compare();
     }
 
-    /// The power goes within a request, after so many steps. Of what `request` changes each page is
-    /// old or new.
+    /// Cuts the power within `request`, after `steps` steps, and again in the restart, after
+    /// `again` steps. Each page that the request changes is then old or new.
     fn cut(
         &mut self,
         steps: u64,
+        again: Option<u64>,
         request: impl FnOnce(&mut World),
     ) -> (Vec<Option<Content>>, Vec<Option<Content>>) {
         let before = self.model.clone();
@@ -146,6 +146,10 @@ impl World {
         self.ftl.cut_after(steps);
         request(self);
         let after = self.model.clone();
+        if let Some(again) = again {
+            self.ftl.cut_after(again);
+            self.ftl.restart(&mut self.flash);
+        }
         self.ftl.restart(&mut self.flash);
         self.ftl.check().unwrap();
         let now: Vec<_> = (0..).take(before.len()).map(|lpn| self.now(lpn)).collect();
@@ -166,12 +170,12 @@ impl World {
     }
 }
 
-/// So many pages in blocks of so many, with so many spare blocks in a hundred.
+/// A geometry of `pages` pages in blocks of `block_pages`, with `spare` percent of spare blocks.
 fn geometry(pages: u64, block_pages: u64, spare: u32) -> Geometry {
     Geometry::new(pages * PAGE, block_pages * PAGE, spare).unwrap()
 }
 
-/// Small devices of all kinds; the last block of some is not whole.
+/// Small devices of all kinds; some have a partial last block.
 fn layers() -> Vec<Box<dyn Ftl>> {
     let sizes = [(64, 4, 15), (100, 8, 30), (37, 2, 0), (48, 16, 100)];
     let each = |(pages, block, spare)| {
@@ -181,10 +185,12 @@ fn layers() -> Vec<Box<dyn Ftl>> {
             references: 3,
         };
         let limited = PageMap::new(geometry).with_limits(few);
-        let all: [Box<dyn Ftl>; 4] = [
+        let all: [Box<dyn Ftl>; 6] = [
             Box::new(PageMap::new(geometry)),
             Box::new(Fast::new(geometry)),
             Box::new(Fast::new(geometry).with_log(1)),
+            Box::new(Bast::new(geometry, 1)),
+            Box::new(Bast::new(geometry, 4)),
             Box::new(limited),
         ];
         all
@@ -192,7 +198,7 @@ fn layers() -> Vec<Box<dyn Ftl>> {
     sizes.into_iter().flat_map(each).collect()
 }
 
-/// A run of pages: mostly short, sometimes whole blocks in sequence.
+/// A range of pages: mostly short, sometimes whole blocks in sequence.
 fn run(rng: &mut fastrand::Rng, capacity: u64) -> (u64, u64) {
     let lpn = rng.u64(..capacity);
     let n = if rng.u8(..4) == 0 {
@@ -200,7 +206,7 @@ fn run(rng: &mut fastrand::Rng, capacity: u64) -> (u64, u64) {
     } else {
         rng.u64(1..4)
     };
-    // Often where a block begins.
+    // Half of the ranges begin at a block boundary.
     let lpn = if rng.bool() { lpn / 8 * 8 } else { lpn };
     (lpn, n.min(capacity - lpn))
 }
@@ -213,7 +219,7 @@ fn pairs(rng: &mut fastrand::Rng, world: &World) -> Vec<(u64, u64)> {
         .collect()
 }
 
-/// Does something; a share may be refused, and then nothing has changed.
+/// Runs a random request; a refused share must have changed nothing.
 fn step(rng: &mut fastrand::Rng, world: &mut World) -> Option<Vec<(u64, u64)>> {
     let (lpn, n) = run(rng, world.ftl.capacity());
     match rng.u8(..16) {
@@ -262,9 +268,10 @@ fn the_power_goes_at_any_step() {
                     continue;
                 }
                 let mut shared = None;
-                let steps = rng.u64(..12);
-                let (before, after) = world.cut(steps, |world| shared = step(&mut rng, world));
-                // A batch is shared as a whole or not.
+                let (steps, again) = (rng.u64(..12), rng.bool().then(|| rng.u64(..6)));
+                let request = |world: &mut World| shared = step(&mut rng, world);
+                let (before, after) = world.cut(steps, again, request);
+                // A batch is shared whole or not at all.
                 let Some(pairs) = shared else {
                     continue;
                 };
@@ -303,7 +310,7 @@ fn limits_are_told_apart() {
     assert_eq!(share(&[(30, 0), (31, 0)]), too_many);
     assert_eq!(share(&[(30, 0)]), Ok(()));
     assert_eq!(share(&[(31, 0)]), too_many);
-    // Again the same is no further reference.
+    // Sharing the same pages again adds no reference.
     assert_eq!(share(&[(30, 0), (20, 0)]), Ok(()));
     assert_eq!(
         share(&[(40, 1), (40, 2)]),
@@ -318,7 +325,7 @@ fn limits_are_told_apart() {
         Err(FtlError::OutOfRange { lpn: 64, .. })
     ));
     assert_eq!(ftl.references(), 5);
-    // Written again a page is on its own.
+    // A written page is no longer shared.
     ftl.write(0, 1, &mut ()).unwrap();
     assert_eq!(ftl.references(), 4);
     ftl.check().unwrap();
@@ -331,7 +338,7 @@ fn a_long_log_of_shares_is_folded_into_the_table() {
     let mut rng = fastrand::Rng::with_seed(3);
     for i in 0..1500 {
         let (dst, src) = (rng.u64(..64), rng.u64(..64));
-        // Refused where they are the same, or there are references enough.
+        // The layer refuses a share of a page with itself, and one beyond the limit of references.
         let _ = world.share(&[(dst, src)]);
         if i % 7 == 0 {
             world.write(rng.u64(..64), 1);
@@ -353,21 +360,21 @@ fn what_fast_merges_is_counted_by_kind() {
     let mut fast = Fast::new(geometry(64, 4, 50));
     fast.write(0, 64, &mut ()).unwrap();
     assert_eq!(fast.counters().waf(), 1.0);
-    // A block in sequence takes the other's place as it is.
+    // A complete sequence is switched in.
     fast.write(0, 4, &mut ()).unwrap();
     fast.write(4, 2, &mut ()).unwrap();
     assert_eq!(
         (fast.counters().merges.switch, fast.counters().moved),
         (1, 0)
     );
-    // Half of one is completed.
+    // Half a sequence is completed.
     fast.write(8, 1, &mut ()).unwrap();
     assert_eq!(
         (fast.counters().merges.partial, fast.counters().moved),
         (1, 2)
     );
-    // A page beyond the next one ends a sequence: the other three are moved, and the page itself
-    // goes to the log.
+    // A write beyond the next page ends a sequence: the other three pages are moved, and the
+    // written page goes to the log.
     fast.write(10, 1, &mut ()).unwrap();
     assert_eq!(
         (fast.counters().merges.partial, fast.counters().moved),
@@ -375,7 +382,7 @@ fn what_fast_merges_is_counted_by_kind() {
     );
     fast.write(9, 1, &mut ()).unwrap();
     assert_eq!(fast.counters().merges.partial, 2);
-    // Five log blocks of four pages, each page of another block.
+    // Five log blocks of four pages, each page of another logical block.
     for i in 0..32 {
         fast.write(i * 4 % 64 + 2 + i / 16, 1, &mut ()).unwrap();
     }
@@ -383,6 +390,84 @@ fn what_fast_merges_is_counted_by_kind() {
     assert!(counters.merges.full >= 4, "{counters:?}");
     assert_eq!(counters.programs, counters.host_writes + counters.moved);
     fast.check().unwrap();
+}
+
+#[test]
+fn what_bast_merges_is_counted_by_kind() {
+    let mut bast = Bast::new(geometry(64, 4, 50), 2);
+    let merges = |bast: &Bast| {
+        let Merges {
+            full,
+            partial,
+            switch,
+        } = bast.counters().merges;
+        (full, partial, switch, bast.counters().moved)
+    };
+    let write = |bast: &mut Bast, lpn, n| bast.write(lpn, n, &mut ()).unwrap();
+    write(&mut bast, 0, 64);
+    assert_eq!((merges(&bast), bast.counters().erases), ((0, 0, 0, 0), 0));
+    // A complete sequence is switched in at once.
+    write(&mut bast, 0, 4);
+    assert_eq!((merges(&bast), bast.counters().erases), ((0, 0, 1, 0), 1));
+    // Two logical blocks have log blocks, and keep them however their writes alternate.
+    write(&mut bast, 0, 2);
+    write(&mut bast, 4, 1);
+    write(&mut bast, 2, 1);
+    assert_eq!(merges(&bast), (0, 0, 1, 0));
+    // A third one needs one: that of pages 4 to 7 was written last before the other, and is
+    // completed.
+    write(&mut bast, 9, 1);
+    assert_eq!((merges(&bast), bast.counters().erases), ((0, 1, 1, 3), 2));
+    // The one of pages 0 to 3 is completed next, then the one whose page 9 is out of place is put
+    // together with its data block: all four pages are moved, and two blocks erased.
+    write(&mut bast, 13, 1);
+    assert_eq!((merges(&bast), bast.counters().erases), ((0, 2, 1, 4), 3));
+    write(&mut bast, 17, 1);
+    assert_eq!((merges(&bast), bast.counters().erases), ((1, 2, 1, 8), 5));
+    // The fifth write of one page finds its log block full.
+    (0..5).for_each(|_| write(&mut bast, 17, 1));
+    assert_eq!(merges(&bast), (2, 2, 1, 12));
+    assert_eq!(bast.counters().collections, 3);
+    bast.check().unwrap();
+}
+
+/// FAST's log takes pages of all logical blocks; BAST's costs a merge for each logical block beyond
+/// the number of its log blocks.
+#[test]
+fn bast_pays_for_each_further_logical_block() {
+    let moved = |mut ftl: Box<dyn Ftl>, blocks: u64| {
+        ftl.write(0, 64 * 16, &mut ()).unwrap();
+        // Each round writes another page in each of the logical blocks.
+        for round in 1..8 {
+            (0..blocks).for_each(|b| ftl.write(b * 16 + round, 1, &mut ()).unwrap());
+        }
+        ftl.check().unwrap();
+        ftl.counters().moved
+    };
+    let geometry = geometry(64 * 16, 16, 50);
+    assert_eq!(moved(Box::new(Fast::new(geometry)), 5), 0);
+    assert_eq!(moved(Box::new(Bast::new(geometry, 5)), 5), 0);
+    // 35 writes, of which all but the last four lose their log block.
+    assert_eq!(moved(Box::new(Bast::new(geometry, 4)), 5), 31 * 16);
+}
+
+/// The power goes after each step of each kind of merge, and then again in the restart's own steps.
+#[test]
+fn a_merge_of_bast_is_cut_at_each_step() {
+    // Pages of the first logical block that are in its log block before another one needs it.
+    for log in [&[0u64, 1][..], &[0, 1, 2], &[2, 0, 2], &[1], &[0, 0, 3, 3]] {
+        for steps in 0..16 {
+            for again in 0..8 {
+                let mut world = World::new(Box::new(Bast::new(geometry(16, 4, 100), 1)));
+                world.write(0, 16);
+                log.iter().for_each(|page| world.write(*page, 1));
+                world.trim(3, 1);
+                world.cut(steps, Some(again), |world| world.write(9, 1));
+                world.write(0, 16);
+                world.compare();
+            }
+        }
+    }
 }
 
 #[test]
@@ -394,7 +479,12 @@ fn whole_blocks_cost_nothing_more_and_wear_is_even() {
         let aged = ftl.counters();
         assert_eq!(aged.host_writes, 8192);
         assert!(aged.waf() > 1.0, "{kind:?}");
-        // What is left of the single pages goes.
+        if matches!(kind, FtlKind::Bast { .. }) {
+            // A log block that begins with a single page ends within each whole block, and stays
+            // until another logical block needs one.
+            ftl.trim(0, 4096, &mut ()).unwrap();
+        }
+        // These writes remove the remaining single pages.
         (0..4).for_each(|_| ftl.write(0, 4096, &mut ()).unwrap());
         let before = ftl.counters();
         let mut rng = fastrand::Rng::with_seed(1);

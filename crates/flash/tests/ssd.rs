@@ -1,6 +1,4 @@
-//! Simulated SSDs as block devices.
-#![allow(clippy::unwrap_used)]
-
+//! Tests of simulated SSDs as block devices.
 use std::time::{Duration, Instant};
 
 use stetfs_block::{BlockDevice, BlockError, Share, suite};
@@ -36,7 +34,7 @@ fn content_stands_as_it_was_flushed() {
         for seed in 0..30 {
             let device = ssd(kind, 64 * PAGE, 4 * PAGE, true);
             let mut rng = fastrand::Rng::with_seed(seed);
-            // By sector: what it may be.
+            // The possible content of each sector.
             let sectors = device.size() / 512;
             let mut may = vec![vec![0u8]; sectors as usize];
             for round in 1..200 {
@@ -61,7 +59,7 @@ fn content_stands_as_it_was_flushed() {
                             .share_range(dst * PAGE, src * PAGE, PAGE)
                             .is_ok()
                         {
-                            // Durable, and so is the source.
+                            // The destination is durable, and so is the source.
                             for i in 0..8 {
                                 let now = *may[(src * 8 + i) as usize].last().unwrap();
                                 may[(src * 8 + i) as usize] = vec![now];
@@ -158,7 +156,7 @@ fn errors_say_which_limit() {
 #[test]
 fn what_is_moved_takes_time() {
     let [sata, ..] = Model::ALL;
-    // Full, and written at random: pages are moved.
+    // The device is full, and random writes make it move pages.
     let took = |spare| {
         let geometry = Geometry::new(16 << 20, 256 << 10, spare).unwrap();
         let device = Ssd::new(FtlKind::Page.make(geometry), false).timed(sata);
@@ -196,7 +194,7 @@ fn what_is_moved_takes_time() {
     );
 }
 
-/// A simulated time passes with requests alone: as long as the model says, and the same each time.
+/// Simulated time advances only with requests: as long as the model says, and always the same.
 #[test]
 fn simulated_time_is_the_models() {
     let [_, model, _] = Model::ALL;
@@ -214,7 +212,7 @@ fn simulated_time_is_the_models() {
         device.now()
     };
     let took = take();
-    // 99 flushes of 600 µs, 4999 writes of 16 µs; what is moved comes beside.
+    // 99 flushes of 600 µs and 4999 writes of 16 µs; moved pages take more time.
     let least = Duration::from_micros(99 * 600 + 4999 * 16);
     assert!(Duration::from_nanos(took) > least, "{took}");
     assert_eq!(took, take());

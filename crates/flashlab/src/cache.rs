@@ -1,4 +1,4 @@
-//! A page cache in simulation: only numbers.
+//! A simulated page cache: it holds page numbers, no content.
 
 use hashbrown::HashMap;
 use serde::Serialize;
@@ -6,33 +6,34 @@ use stetfs_cache::{Access, Choice, Frame, Policy, PolicyKind, Shape};
 
 use crate::trace::Op;
 
-/// What a page cache reads from and writes to.
+/// The storage below a page cache.
 pub trait Storage {
-    /// A page that was not in the cache is read.
+    /// Reads a page that was not in the cache.
     fn read(&mut self, page: u64);
-    /// A dirty page is written.
+    /// Writes a dirty page.
     fn write(&mut self, page: u64);
 }
 
-/// What a cache did, in pages.
+/// Counts of a cache's work, in pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CacheCounters {
-    /// Pages that were asked for and there.
+    /// Accesses to pages in the cache.
     pub hits: u64,
-    /// And not there.
+    /// Accesses to pages not in the cache.
     pub misses: u64,
-    /// Pages that made room.
+    /// Pages evicted.
     pub evictions: u64,
-    /// Pages read: misses that were reads.
+    /// Pages read from the storage: misses of reads.
     pub reads: u64,
-    /// Pages written.
+    /// Pages written to the storage.
     pub writes: u64,
-    /// Of these: at the end of the trace, when all that is dirty is written in order.
+    /// Pages among these written at the end of the trace, when all dirty pages are written in
+    /// order.
     pub last_writes: u64,
 }
 
 impl CacheCounters {
-    /// Hits as a part of what was asked for, 0 to 1.
+    /// Hits as a part of all accesses, 0 to 1.
     pub fn hit_ratio(&self) -> f64 {
         self.hits as f64 / (self.hits + self.misses).max(1) as f64
     }
@@ -42,7 +43,7 @@ impl CacheCounters {
 pub struct PageCache {
     policy: Box<dyn Policy>,
     slots: HashMap<u64, u32>,
-    /// By slot: the page.
+    /// The page in each slot.
     pages: Vec<u64>,
     dirty: Vec<bool>,
     free: Vec<u32>,
@@ -51,7 +52,7 @@ pub struct PageCache {
 }
 
 impl PageCache {
-    /// An empty one.
+    /// An empty cache.
     pub fn new(policy: PolicyKind, shape: Shape) -> PageCache {
         let capacity = shape.capacity.max(1);
         PageCache {
@@ -65,12 +66,12 @@ impl PageCache {
         }
     }
 
-    /// What it did.
+    /// Counts of its work.
     pub fn counters(&self) -> CacheCounters {
         self.counters
     }
 
-    /// A page is read or written as a whole.
+    /// Reads or writes a whole page.
     pub fn access(&mut self, page: u64, op: Op, storage: &mut impl Storage) {
         let access = match op {
             Op::Read => Access::Read,
@@ -137,7 +138,7 @@ impl PageCache {
         dirty
     }
 
-    /// Pages that are dirty, with their slots, by number.
+    /// The dirty pages with their slots, by page number.
     pub fn dirty(&self) -> Vec<(u64, u32)> {
         let all = self.slots.iter().map(|(nr, slot)| (*nr, *slot));
         let mut dirty: Vec<_> = all.filter(|(_, slot)| self.dirty[*slot as usize]).collect();
@@ -145,7 +146,7 @@ impl PageCache {
         dirty
     }
 
-    /// Writes all that is dirty, by number.
+    /// Writes all dirty pages, by page number.
     pub fn flush(&mut self, storage: &mut impl Storage) {
         for (_, slot) in self.dirty() {
             self.write(slot, storage);
@@ -159,10 +160,10 @@ impl PageCache {
 mod tests {
     use super::*;
 
-    /// Storage that checks itself against what the trace wrote.
+    /// Storage that checks each request against the trace.
     #[derive(Default)]
     struct Versions {
-        /// What each page should read as, and what the storage has.
+        /// The expected content of each page, and the content of the storage.
         now: HashMap<u64, u64>,
         stored: HashMap<u64, u64>,
         reads: u64,
@@ -189,8 +190,8 @@ mod tests {
         }
     }
 
-    /// Whatever the policy, a page that was dirty is never read back old, none is written that was
-    /// clean, and in the end all is written.
+    /// With every policy the storage never returns an old version of a page, no clean page is
+    /// written, and at the end everything is written.
     #[test]
     fn no_policy_loses_a_write() {
         for policy in PolicyKind::ALL {

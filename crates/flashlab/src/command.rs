@@ -1,4 +1,4 @@
-//! `stetfs flash run` and `stetfs flash trace`.
+//! The subcommands `stetfs flash run` and `stetfs flash trace`.
 
 use std::path::{Path, PathBuf};
 
@@ -13,34 +13,34 @@ use crate::generate::Workload;
 use crate::run::{Outcome, Setup, run};
 use crate::trace::{self, Dialect, Summary, Trace};
 
-/// What to say.
+/// The result of a command.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// Rows of a table; the first is its head.
+    /// The rows of a table; the first is its header.
     pub table: Vec<Vec<String>>,
-    /// The same, whole.
+    /// The whole result as JSON.
     pub json: Value,
 }
 
-/// Where a trace comes from.
+/// The source of a trace.
 #[derive(Clone, Debug, Args)]
 pub struct TraceArgs {
-    /// A trace: a file, or one that is generated: video, mixed, dbench or tpcc, or one of those
-    /// held out: video-b, mixed-b, dbench-b, tpcc-b, mail, build or wal.
+    /// Trace to use: a file, or the name of a generated one (video, mixed, dbench or tpcc; held
+    /// out: video-b, mixed-b, dbench-b, tpcc-b, mail, build or wal).
     trace: PathBuf,
-    /// What the file is: csv, msr, blkparse or fiu. Without: a trace of StetFS, or csv.
+    /// Format of the file: csv, msr, blkparse or fiu [default: a trace of StetFS, or csv].
     #[arg(long)]
     format: Option<Dialect>,
-    /// The seed of a generated one.
+    /// Seed of a generated trace.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How much of the paper's length a generated one has.
+    /// Length of a generated trace, as a part of the paper's length.
     #[arg(long, default_value_t = 1.0, value_name = "PART")]
     part: f64,
 }
 
 impl TraceArgs {
-    /// A file, if there is one of that name; else one that is generated.
+    /// Loads the file of that name if there is one, else generates the trace.
     fn load(&self) -> Result<Trace> {
         let generated = self.trace.to_str();
         let generated = generated.and_then(|name| Workload::from_str(name, false).ok());
@@ -57,14 +57,14 @@ impl TraceArgs {
 pub struct RunArgs {
     #[command(flatten)]
     trace: TraceArgs,
-    /// Replacement policies: lru, clock, clock-68, linux2q, cflru, fab, lb-clock, sp-clock,
-    /// ts-clock, gd-erase; or all.
+    /// Replacement policy to run: lru, clock, clock-68, linux2q, cflru, fab, lb-clock, sp-clock,
+    /// ts-clock or gd-erase; or all.
     #[arg(long, value_name = "NAME", default_value = "all", value_delimiter = ',', value_parser = policies)]
     policy: Vec<Policies>,
-    /// The translation layer: page or fast.
+    /// Translation layer: page, fast, or bast or bast,logs=N (N log blocks, 4 unless given).
     #[arg(long, value_name = "NAME", default_value = "fast")]
     ftl: FtlKind,
-    /// How long its steps take: microsd or ssd.
+    /// Medium, which sets the times of the flash: microsd or ssd.
     #[arg(long, value_name = "NAME", default_value = "microsd")]
     medium: crate::Medium,
     /// Size of the cache.
@@ -73,18 +73,18 @@ pub struct RunArgs {
     /// Size of an erase block.
     #[arg(long, value_name = "SIZE", default_value = "4M", value_parser = size)]
     erase_block: u64,
-    /// What the device offers.
+    /// Capacity of the device.
     #[arg(long, value_name = "SIZE", default_value = "16G", value_parser = size)]
     capacity: u64,
-    /// Spare erase blocks, percent.
+    /// Spare erase blocks in percent.
     #[arg(long, default_value_t = 15)]
     spare: u32,
-    /// The device is new: nothing was written to it before.
+    /// Start with a new device, without any former writes.
     #[arg(long)]
     fresh: bool,
 }
 
-/// One policy, or all.
+/// One policy, or all policies.
 #[derive(Clone, Copy, Debug)]
 enum Policies {
     One(PolicyKind),
@@ -101,7 +101,7 @@ fn policies(text: &str) -> Result<Policies, String> {
     }
 }
 
-/// Bytes: a number with K, M, G or T.
+/// Parses a number of bytes, with an optional K, M, G or T.
 fn size(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let shift = match &text[digits.len()..] {
@@ -119,7 +119,7 @@ fn size(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "is too large".into())
 }
 
-/// A bar on the terminal.
+/// A progress bar on the terminal.
 pub(crate) fn bar(pages: u64, what: &str) -> ProgressBar {
     let bar = ProgressBar::new(pages);
     let style =
@@ -135,7 +135,7 @@ impl RunArgs {
     /// Runs the trace with each policy.
     ///
     /// # Errors
-    /// There is no such trace or device.
+    /// The trace cannot be loaded, or the device is impossible.
     pub fn run(&self) -> Result<Answer> {
         let trace = self.trace.load()?;
         let mut kinds = Vec::new();
@@ -203,12 +203,12 @@ fn table(outcomes: &[Outcome]) -> Vec<Vec<String>> {
     [head].into_iter().chain(outcomes.iter().map(row)).collect()
 }
 
-/// What to do with traces.
+/// The subcommand to run.
 #[derive(Clone, Debug, Subcommand)]
 pub enum TraceCommand {
-    /// Say how much a trace reads and writes.
+    /// Show how much a trace reads and writes.
     Info(TraceArgs),
-    /// Write a trace, read or generated, as a trace of StetFS.
+    /// Save a trace, from a file or generated, in StetFS's format.
     Convert(ConvertArgs),
 }
 
@@ -217,16 +217,16 @@ pub enum TraceCommand {
 pub struct ConvertArgs {
     #[command(flatten)]
     trace: TraceArgs,
-    /// Where to.
+    /// File to write.
     #[arg(short, long, value_name = "FILE")]
     out: PathBuf,
 }
 
 impl TraceCommand {
-    /// Does it.
+    /// Runs the subcommand.
     ///
     /// # Errors
-    /// There is no such trace, or it cannot be written.
+    /// The trace cannot be loaded or saved.
     pub fn run(&self) -> Result<Answer> {
         let trace = match self {
             TraceCommand::Info(args) => args.load()?,
@@ -244,7 +244,7 @@ impl TraceCommand {
     }
 }
 
-/// The head of a table of summaries.
+/// The header of a table of summaries.
 pub fn summary_head() -> Vec<String> {
     let head = [
         "requests",
@@ -256,7 +256,7 @@ pub fn summary_head() -> Vec<String> {
     head.map(str::to_owned).to_vec()
 }
 
-/// A row of it.
+/// A row of this table.
 pub fn summary_row(summary: &Summary) -> Vec<String> {
     vec![
         summary.requests.to_string(),
@@ -269,7 +269,7 @@ pub fn summary_row(summary: &Summary) -> Vec<String> {
 
 fn save(trace: &Trace, out: &Path) -> Result<()> {
     if out.exists() {
-        bail!("{} is there already", out.display());
+        bail!("{} exists already", out.display());
     }
     std::fs::write(out, trace::write(trace)).with_context(|| out.display().to_string())
 }

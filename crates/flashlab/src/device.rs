@@ -1,4 +1,4 @@
-//! A flash device in simulation: a translation layer, and how long its steps take.
+//! A simulated flash device: a translation layer, and the times of its steps.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,24 +11,24 @@ use crate::cache::Storage;
 /// Most pages of a request: 512 KiB.
 const LONGEST: u64 = 128;
 
-/// How long a device takes, in nanoseconds. Parallel ways are in the numbers: a page takes what a
-/// page of a long request takes.
+/// The times of a device in nanoseconds. They include its parallelism: the time of a page is that
+/// of a page in a long request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Medium {
     /// Its name.
     pub name: &'static str,
-    /// A request, beside its pages.
+    /// Time of a request beside that of its pages.
     pub request: u64,
-    /// Reading a page.
+    /// Time to read a page.
     pub read: u64,
-    /// Programming a page.
+    /// Time to program a page.
     pub program: u64,
-    /// Erasing a block.
+    /// Time to erase a block.
     pub erase: u64,
 }
 
 impl Medium {
-    /// A microSD card of class 10: 40 MB/s read, 13 MB/s written in sequence.
+    /// A microSD card of class 10: sequential reads at 40 MB/s, sequential writes at 13 MB/s.
     pub const MICROSD: Medium = Medium {
         name: "microsd",
         request: 300_000,
@@ -37,8 +37,8 @@ impl Medium {
         erase: 10_000_000,
     };
 
-    /// A SATA SSD of TLC flash: 510 MB/s read, 160 MB/s written where no faster flash stands before
-    /// it; requests overlap.
+    /// A SATA SSD of TLC flash: reads at 510 MB/s, and writes at 160 MB/s without the faster flash
+    /// that caches them in front; requests overlap.
     pub const SSD: Medium = Medium {
         name: "ssd",
         request: 20_000,
@@ -54,7 +54,7 @@ impl fmt::Display for Medium {
     }
 }
 
-/// A name that is no medium.
+/// An error: there is no medium of this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no medium {0:?}; there are microsd and ssd")]
 pub struct UnknownMedium(pub String);
@@ -70,7 +70,7 @@ impl FromStr for Medium {
     }
 }
 
-/// Nanoseconds of a layer's steps.
+/// Sums the times of a layer's steps.
 struct Times {
     medium: Medium,
     nanos: u64,
@@ -93,18 +93,18 @@ impl Sink for Times {
     }
 }
 
-/// Pages one after the other.
+/// Runs of consecutive pages.
 #[derive(Clone, Copy, Debug, Default)]
 struct Runs {
-    /// Where the last one goes on, and its pages.
+    /// The page that continues the present run, and the pages of this run.
     next: u64,
     pages: u64,
-    /// How many there were.
+    /// Number of runs.
     count: u64,
 }
 
 impl Runs {
-    /// Whether a page begins a new one.
+    /// Adds a page. Returns whether it begins a new run.
     fn add(&mut self, page: u64) -> bool {
         let new = self.count == 0 || page != self.next || self.pages == LONGEST;
         if new {
@@ -117,14 +117,14 @@ impl Runs {
     }
 }
 
-/// Groups: pages written one after the other in the same erase block, with rising numbers (figure
-/// 2-5).
+/// Groups: pages written in succession within one erase block, with rising numbers (figure 2-5).
 #[derive(Clone, Debug)]
 struct Groups {
     erase_block: u64,
     last: Option<u64>,
     pages: u64,
-    /// Pages by the part of the erase block that their group fills: up to 10 %, up to 20 % …
+    /// Number of pages by the part of the erase block that their group fills: up to 10 %, up to 20
+    /// %, and so on.
     tenths: [u64; 10],
     count: u64,
 }
@@ -149,42 +149,43 @@ impl Groups {
     }
 }
 
-/// What a device had to do, since it was aged.
+/// The report of a device's work since it was aged.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DeviceReport {
-    /// Nanoseconds that it was busy.
+    /// Busy time in nanoseconds.
     pub elapsed: u64,
-    /// Requests that read: pages one after the other are one.
+    /// Number of read requests; consecutive pages are one request.
     pub read_runs: u64,
-    /// Requests that write.
+    /// Number of write requests.
     pub write_runs: u64,
-    /// Groups of pages written in one erase block with rising numbers.
+    /// Number of groups: pages written within one erase block with rising numbers.
     pub groups: u64,
-    /// Pages written in groups that fill up to 10 % of their erase block, up to 20 % … 100 %.
+    /// Pages written in groups that fill up to 10 %, up to 20 %, … up to 100 % of their erase
+    /// block.
     pub utilisation: [u64; 10],
-    /// What the layer did.
+    /// Counts of the layer's work.
     pub flash: Counters,
-    /// Pages programmed for each that was written.
+    /// Write amplification: pages programmed per page written.
     pub waf: f64,
-    /// Erasures of the blocks, with those before.
+    /// Erasures of the blocks, including those before.
     pub wear: Wear,
 }
 
-/// A device.
+/// A simulated device.
 pub struct Device {
     ftl: Box<dyn Ftl>,
     times: Times,
     reads: Runs,
     writes: Runs,
     groups: Groups,
-    /// Of the layer, before.
+    /// Counts of the layer before.
     before: Counters,
-    /// Pages in the order in which they were written, if that is wanted.
+    /// The written pages in order, if they are kept.
     log: Option<Vec<u64>>,
 }
 
 impl Device {
-    /// One whose layer did something before, which does not count.
+    /// A device whose layer may have worked before; that does not count.
     pub fn new(ftl: Box<dyn Ftl>, medium: Medium) -> Device {
         let erase_block = u64::from(ftl.geometry().block_pages);
         Device {
@@ -204,7 +205,7 @@ impl Device {
         }
     }
 
-    /// Another one in the same state.
+    /// A copy in the same state.
     pub fn duplicate(&self) -> Device {
         Device {
             ftl: self.ftl.duplicate(),
@@ -215,28 +216,28 @@ impl Device {
         }
     }
 
-    /// The same, and what it did so far does not count.
+    /// The same device with all counts reset.
     #[must_use]
     pub fn counting_anew(self) -> Device {
         Device::new(self.ftl, self.times.medium)
     }
 
-    /// Erase blocks beyond those that the capacity takes.
+    /// Number of erase blocks beyond the capacity.
     pub fn spare_blocks(&self) -> u64 {
         self.ftl.geometry().spare_blocks().into()
     }
 
-    /// Keeps which pages are written.
+    /// Keeps the numbers of written pages from now on.
     pub fn keep_log(&mut self) {
         self.log = Some(Vec::new());
     }
 
-    /// The pages in the order in which they were written.
+    /// The written pages in order.
     pub fn log(&self) -> &[u64] {
         self.log.as_deref().unwrap_or_default()
     }
 
-    /// What it had to do.
+    /// The report of the device's work.
     pub fn report(&self) -> DeviceReport {
         let mut groups = self.groups.clone();
         if groups.pages > 0 {
@@ -261,7 +262,7 @@ impl Storage for Device {
         if self.reads.add(page) {
             self.times.nanos += self.times.medium.request;
         }
-        // What was never written is read all the same: it was there before the trace.
+        // An unmapped page takes a read all the same: its data is older than the trace.
         let before = self.times.nanos;
         let read = self.ftl.read(page, 1, &mut self.times);
         debug_assert!(read.is_ok(), "the run looked for pages beyond the end");
@@ -294,8 +295,8 @@ mod tests {
         let geometry = Geometry::new(64 << 20, 40 * crate::page::PAGE, 15)?;
         let mut device = Device::new(FtlKind::Page.make(geometry), Medium::SSD);
         device.keep_log();
-        // Erase blocks of 40 pages: 4, 5, 6 and 9 are one group in two runs; 8 goes back; 80 to 119
-        // fill one.
+        // Erase blocks have 40 pages. 4, 5, 6 and 9 are one group in two runs; 8 goes backwards; 80
+        // to 119 fill an erase block.
         for page in [4, 5, 6, 9, 8].into_iter().chain(80..120) {
             device.write(page);
         }

@@ -1,13 +1,13 @@
-//! The flash laboratory: traces of reads and writes run through a page cache with some replacement
-//! policy, and what the cache writes through a simulated flash device with some translation layer.
+//! The flash laboratory: runs traces of reads and writes through a page cache with some replacement
+//! policy onto a simulated flash device with some translation layer.
 //!
-//! * [`trace`]: traces, their format, and readers of others';
+//! * [`trace`]: traces, their format, and readers of other formats;
 //! * [`generate`]: traces by seed, like those of the paper (Kang, dissertation ch. 2, table 2-2);
 //! * [`PageCache`]: the cache; its policies are those of mounted volumes (`stetfs_cache::Policy`);
 //! * [`Device`]: a translation layer of `stetfs_flash` with times;
-//! * [`run`]: both together;
-//! * [`saved`]: points of a figure, kept while it is computed;
-//! * [`command`]: `stetfs flash run` and its like.
+//! * [`run`]: a trace through the cache onto the device;
+//! * [`saved`]: points of a figure, saved while it is computed;
+//! * [`command`]: the subcommands `stetfs flash run` and `stetfs flash trace`.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! A trace through a cache and a device.
+//! Runs: a trace through a cache onto a device.
 
 use std::time::Instant;
 
@@ -11,31 +11,31 @@ use crate::device::{Device, DeviceReport, Medium};
 use crate::page::PAGE;
 use crate::trace::Trace;
 
-/// What a trace is run on.
+/// The parameters of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Setup {
-    /// Who leaves the cache.
+    /// The replacement policy of the cache.
     pub policy: PolicyKind,
-    /// Bytes of the cache.
+    /// Size of the cache in bytes.
     pub cache: u64,
     /// The translation layer.
     pub ftl: FtlKind,
-    /// How long its steps take.
+    /// The times of the device.
     pub medium: Medium,
-    /// Bytes that the device offers.
+    /// Capacity of the device in bytes.
     pub capacity: u64,
-    /// Bytes of an erase block: the device's, and what the policy goes by.
+    /// Bytes of an erase block, of the device and for the policy.
     pub erase_block: u64,
-    /// Spare blocks, percent.
+    /// Spare blocks in percent.
     pub spare: u32,
-    /// What was written before; nothing is an erased device.
+    /// The former use of the device; `None`: erased.
     pub ageing: Option<Ageing>,
-    /// What a policy that weighs costs goes by.
+    /// The costs for a policy that weighs them.
     pub costs: Costs,
 }
 
-/// Costs with FAST, in reads of a page from a microSD card.
-const FAST: Costs = Costs {
+/// Costs with log blocks, in reads of a page from a microSD card.
+const LOG_BLOCKS: Costs = Costs {
     read: 1,
     write: 6,
     visit: 50,
@@ -50,10 +50,10 @@ const PAGE_LEVEL: Costs = Costs {
     rest: 12,
 };
 
-/// What a layer costs.
+/// The costs of a layer.
 pub(crate) fn costs(ftl: FtlKind) -> Costs {
     match ftl {
-        FtlKind::Fast => FAST,
+        FtlKind::Fast | FtlKind::Bast { .. } => LOG_BLOCKS,
         FtlKind::Page => PAGE_LEVEL,
     }
 }
@@ -70,7 +70,7 @@ impl Setup {
             erase_block: 4 << 20,
             spare: 15,
             ageing: Some(Ageing::FULL),
-            costs: FAST,
+            costs: LOG_BLOCKS,
         }
     }
 
@@ -85,10 +85,10 @@ impl Setup {
         }
     }
 
-    /// The device, aged.
+    /// Makes the device and ages it.
     ///
     /// # Errors
-    /// There is no such device.
+    /// The device is impossible.
     pub fn device(&self) -> Result<Device, RunError> {
         let geometry = Geometry::new(self.capacity, self.erase_block, self.spare)?;
         let mut ftl = self.ftl.make(geometry);
@@ -99,16 +99,16 @@ impl Setup {
     }
 }
 
-/// Why a trace cannot be run.
+/// The reason why a trace cannot be run.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// No such device.
+    /// The device is impossible.
     #[error(transparent)]
     Geometry(#[from] GeometryError),
-    /// The layer refused.
+    /// The layer refused a request.
     #[error(transparent)]
     Ftl(#[from] stetfs_flash::ftl::FtlError),
-    /// The trace goes beyond the end.
+    /// The trace reaches beyond the end of the device.
     #[error("the trace reaches {needed} bytes, and the device has {capacity}")]
     TooSmall {
         /// Bytes up to the end of the last request.
@@ -118,31 +118,31 @@ pub enum RunError {
     },
 }
 
-/// What came out.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
     /// The policy.
     pub policy: &'static str,
-    /// Pages that were asked for.
+    /// Number of pages accessed.
     pub pages: u64,
-    /// Hits as a part of them.
+    /// Hits as a part of the accesses, 0 to 1.
     pub hit_ratio: f64,
-    /// What the cache did.
+    /// Counts of the cache.
     pub cache: CacheCounters,
-    /// What the device did.
+    /// The report of the device.
     pub device: DeviceReport,
-    /// Seconds of ours.
+    /// Duration of the simulation in seconds.
     pub seconds: f64,
 }
 
-/// Pages between two calls of the progress.
+/// Number of pages between two calls of the progress function.
 const STEP: u64 = 1 << 16;
 
-/// Runs a trace through an empty cache onto a device of `setup`, which it gives back; what is dirty
-/// at the end is written. `progress` hears of pages that were done.
+/// Runs a trace through an empty cache onto `device`, a device of `setup`. Dirty pages are written
+/// at the end. `progress` gets the number of pages that were done.
 ///
 /// # Errors
-/// The trace goes beyond the end of the device.
+/// The trace reaches beyond the end of the device.
 pub fn run(
     trace: &Trace,
     setup: &Setup,
@@ -152,11 +152,11 @@ pub fn run(
     run_cut(trace, setup, device, &[], &mut |_| (), progress)
 }
 
-/// The same, and `at` hears what would have come out if the trace had ended after so many pages as
-/// each of `cuts`, which rise, says.
+/// Does the same, and calls `at` with the result that the trace would have had if it had ended
+/// after each number of pages in `cuts`, which must be ascending.
 ///
 /// # Errors
-/// The trace goes beyond the end of the device.
+/// The trace reaches beyond the end of the device.
 pub fn run_cut(
     trace: &Trace,
     setup: &Setup,
@@ -197,7 +197,8 @@ pub fn run_cut(
                 progress(STEP);
             }
             if cuts.next_if_eq(&done).is_some() {
-                // What is dirty is written, as at the end, to a device that nothing goes on with.
+                // Dirty pages are written, as at the end, but to a copy of the device that is then
+                // dropped.
                 let (mut counters, mut end) = (cache.counters(), device.duplicate());
                 for (page, _) in cache.dirty() {
                     end.write(page);
@@ -213,15 +214,15 @@ pub fn run_cut(
     Ok(outcome(done, cache.counters(), device))
 }
 
-/// Times that a trace is run at most to bring a device into a steady state.
+/// Most runs of a trace to bring a device into a steady state.
 const MOST_PASSES: u32 = 100;
 
-/// The device after the trace was run on it until its layer has emptied as many blocks as it has
-/// spare ones, or a hundred times: what an earlier use left in a log of FAST costs merges until
-/// then, each policy at another moment. Nothing of that counts.
+/// Brings a device into a steady state: runs the trace until the layer has collected as many blocks
+/// as it has spare ones, or a hundred times. Until then the pages that an earlier use left in a log
+/// of FAST cost merges, for each policy at another moment. The counts are reset afterwards.
 ///
 /// # Errors
-/// The trace goes beyond the end of the device.
+/// The trace reaches beyond the end of the device.
 pub fn steady(trace: &Trace, setup: &Setup, mut device: Device) -> Result<Device, RunError> {
     let spare = device.spare_blocks();
     for _ in 0..MOST_PASSES {
@@ -238,7 +239,7 @@ mod tests {
     use super::*;
     use crate::generate::Workload;
 
-    /// A cut says what the trace would have come to if it had ended there.
+    /// A cut gives the result of a trace that ends there.
     #[test]
     fn a_cut_is_a_shorter_trace() -> Result<(), RunError> {
         let trace = Workload::Mixed.generate(1, 0.05);
@@ -280,7 +281,7 @@ mod tests {
         Ok(())
     }
 
-    /// In a steady state a trace costs about the same again; what the ageing left is gone.
+    /// In a steady state each run of a trace costs about the same; the effects of ageing are gone.
     #[test]
     fn a_steady_state_lasts() -> Result<(), RunError> {
         let trace = Workload::Mixed.generate(1, 0.1);

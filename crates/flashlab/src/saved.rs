@@ -1,5 +1,5 @@
-//! Points of a figure, each kept in a file as soon as it is done: an interrupted call goes on from
-//! there.
+//! Saved points of a figure: each is saved in a file as soon as it is computed, so that an
+//! interrupted computation can continue.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// Points that an earlier call of the same program left in a file, and where new ones go.
+/// Points that an earlier run of the same program saved, and the file for new ones.
 #[derive(Debug)]
 pub struct Saved<P> {
     done: Vec<P>,
@@ -20,13 +20,13 @@ pub struct Saved<P> {
 /// A line of the file.
 #[derive(Serialize, Deserialize)]
 struct Line<P> {
-    /// The program: another one may come to something else.
+    /// The identity of the program; another program may compute other results.
     program: String,
     #[serde(flatten)]
     point: P,
 }
 
-/// What this program is: its length, and when it was made.
+/// The identity of this program: its length, and its modification time.
 pub(crate) fn program() -> Result<String> {
     let file = std::env::current_exe()?.metadata()?;
     let made = file.modified()?.duration_since(std::time::UNIX_EPOCH)?;
@@ -34,7 +34,8 @@ pub(crate) fn program() -> Result<String> {
 }
 
 impl<P: Serialize + DeserializeOwned + Clone> Saved<P> {
-    /// The points in the file at `path`, which is made if lacking; without a path nothing is kept.
+    /// Loads the points of the file at `path`, which is created if necessary; without a path
+    /// nothing is saved.
     ///
     /// # Errors
     /// The file or its directory cannot be made or read.
@@ -65,12 +66,12 @@ impl<P: Serialize + DeserializeOwned + Clone> Saved<P> {
         })
     }
 
-    /// The first of the earlier call's points that is the one.
+    /// The first saved point that `is` accepts.
     pub fn find(&self, is: impl Fn(&P) -> bool) -> Option<&P> {
         self.done.iter().find(|p| is(p))
     }
 
-    /// Keeps points.
+    /// Saves points.
     ///
     /// # Errors
     /// The file cannot be written.

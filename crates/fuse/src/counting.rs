@@ -1,4 +1,4 @@
-//! Counts what a thread allocates, in tests.
+//! An allocator for tests that counts the allocations of each thread.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -17,28 +17,28 @@ fn count() {
     let _ = ALLOCATIONS.try_with(|n| n.set(n.get() + 1));
 }
 
-// SAFETY: everything is the system allocator's; the counter is a plain cell of the thread, which
-// allocates nothing.
+// SAFETY: everything is done by the system allocator; the counter is a plain cell of the thread,
+// which does not allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: as the caller promises.
+        // SAFETY: by the caller's promise.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: as the caller promises.
+        // SAFETY: by the caller's promise.
         unsafe { System.dealloc(memory, layout) }
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count();
-        // SAFETY: as the caller promises.
+        // SAFETY: by the caller's promise.
         unsafe { System.realloc(memory, layout, size) }
     }
 }
 
-/// Allocations of this thread in `what`.
+/// The number of allocations of this thread in `what`.
 pub(crate) fn allocations(what: impl FnOnce()) -> u64 {
     let before = ALLOCATIONS.get();
     what();

@@ -1,5 +1,5 @@
-//! Blocks of directories and of extended attributes, as bytes. What is accepted stays acceptable
-//! whatever is done to it.
+//! Fuzz targets for single blocks: directories and extended attributes. A block that is accepted
+//! must stay valid through all changes.
 
 use stetfs_ondisk::ext4::acl::Acl;
 use stetfs_ondisk::ext4::dirent::{self, DirLayout, FileType};
@@ -8,15 +8,15 @@ use stetfs_ondisk::ext4::xattr::Attrs;
 
 use crate::input::Input;
 
-/// The rest of the input as a block.
+/// The next bytes of the input as a block, filled up with zeroes.
 fn block(input: &mut Input<'_>, size: usize) -> Vec<u8> {
     let mut block = input.take(size).to_vec();
     block.resize(size, 0);
     block
 }
 
-/// Reads a directory's block as entries and as an index; then adds and removes names, as the bytes
-/// say.
+/// Fuzzes a directory block: reads it as entries and as an index, then adds and removes names as
+/// the bytes say.
 pub fn directory(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let how = input.byte();
@@ -72,7 +72,8 @@ pub fn directory(bytes: &[u8]) {
     }
 }
 
-/// Reads attributes in a block and in an inode, writes them again and finds the same; and an ACL.
+/// Fuzzes attributes in a block and in an inode, which must be the same after writing and reading
+/// them again; also an ACL.
 pub fn attributes(bytes: &[u8]) {
     use stetfs_ondisk::ext4::xattr;
     let mut input = Input::new(bytes);

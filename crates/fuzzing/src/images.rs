@@ -1,4 +1,4 @@
-//! Volumes worth damaging: every kind of metadata, and a journal to replay.
+//! Volumes to be damaged, with every kind of metadata and a journal to replay.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, symlink};
@@ -13,19 +13,19 @@ use stetfs_crash::tree::Seen;
 use stetfs_crash::volume::{mke2fs, options};
 use stetfs_crash::workload::{Generator, Op, Script, Session};
 
-/// A volume, and where its metadata lies.
+/// A volume, and the places of its metadata.
 pub struct Image {
-    /// For messages.
+    /// The name, for messages.
     pub name: String,
-    /// What holds it.
+    /// The device with the volume.
     pub device: Arc<MemDevice>,
     /// Bytes in a block.
     pub block: u64,
-    /// Kinds of metadata: blocks of each.
+    /// For each kind of metadata its blocks.
     pub targets: Vec<Vec<u64>>,
 }
 
-/// Names, blocks in bytes and features of the images; a dirty journal or a clean one.
+/// The images: name, bytes of a block, features, and whether the journal is dirty.
 const IMAGES: [(&str, u32, &str, bool); 6] = [
     ("plain", 1024, "^metadata_csum,^uninit_bg", true),
     ("plain-4k", 4096, "^metadata_csum,^64bit,^flex_bg", true),
@@ -35,7 +35,7 @@ const IMAGES: [(&str, u32, &str, bool); 6] = [
     ("quota", 1024, "^metadata_csum,quota,project", true),
 ];
 
-/// All of them.
+/// All images.
 pub fn images() -> Vec<Image> {
     let tree = Scratch::new("tree").unwrap();
     plant(tree.path());
@@ -45,12 +45,12 @@ pub fn images() -> Vec<Image> {
         .collect()
 }
 
-/// Fills a directory with what `mke2fs -d` can copy.
+/// Fills a directory with files that `mke2fs -d` can copy.
 fn plant(root: &Path) {
     let user = |path: &Path, name: &str, value: &[u8]| {
         rustix::fs::setxattr(path, name, value, rustix::fs::XattrFlags::empty()).unwrap();
     };
-    // An indexed directory, with deep names.
+    // An indexed directory with long names.
     let many = root.join("many");
     fs::create_dir(&many).unwrap();
     for i in 0..300 {
@@ -62,7 +62,7 @@ fn plant(root: &Path) {
         fs::create_dir(&deep).unwrap();
         fs::write(deep.join("file"), vec![i; 3000]).unwrap();
     }
-    // A file of many extents, another of one.
+    // A file with many extents; another has one.
     let holes = fs::File::create(root.join("holes")).unwrap();
     for i in 0..700u64 {
         holes.write_all_at(&[7; 1024], i * 8192).unwrap();
@@ -80,7 +80,7 @@ fn plant(root: &Path) {
     }
 }
 
-/// A volume with a log of the preset's format to be replayed.
+/// A volume with a log of the preset's format that needs a replay.
 pub fn with_log(preset: Preset) -> Arc<MemDevice> {
     let scratch = Scratch::new("img").unwrap();
     let path = scratch.path().join("image");
@@ -114,7 +114,7 @@ fn make(name: &str, block: u32, features: &str, dirty: bool, tree: &Path) -> Ima
     }
     mke2fs(&path, &args).unwrap();
     if features.contains("quota") {
-        // mke2fs (1.47) counts before it copies the tree.
+        // mke2fs (1.47) computes the counts before it copies the tree.
         stetfs_testkit::image::e2fsck(&path, &["-fy"], 1).unwrap();
     }
     let clean = Arc::new(MemDevice::load(&path).unwrap());
@@ -132,7 +132,8 @@ fn make(name: &str, block: u32, features: &str, dirty: bool, tree: &Path) -> Ima
     }
 }
 
-/// Works on the volume until there is a lot in the journal, and orphans, and stops there.
+/// Works on the volume until the journal holds much and there are orphans, and stops without an
+/// unmount.
 fn leave_dirty(clean: &MemDevice, preset: Preset) -> Arc<MemDevice> {
     let device = Arc::new(clean.fork());
     let fs = stetfs_crash::volume::open(&device, &options(preset)).unwrap();
@@ -177,7 +178,7 @@ fn leave_dirty(clean: &MemDevice, preset: Preset) -> Arc<MemDevice> {
     crashed
 }
 
-/// A device that notes what is read.
+/// A device that records the places that are read.
 struct Watched {
     inner: MemDevice,
     reads: Mutex<Vec<(u64, u64)>>,
@@ -214,8 +215,8 @@ impl BlockDevice for Watched {
     }
 }
 
-/// Finds the metadata by looking at what is read: by an open (superblock, descriptors, journal), by
-/// a look at all inodes and names, by a write (bitmaps).
+/// Finds the metadata by the reads of three actions: an open (superblock, descriptors, journal), a
+/// walk over all inodes and names, and a write (bitmaps).
 fn targets(device: &MemDevice, block: u64) -> Vec<Vec<u64>> {
     let watched = Arc::new(Watched {
         inner: device.fork(),
@@ -265,7 +266,7 @@ fn targets(device: &MemDevice, block: u64) -> Vec<Vec<u64>> {
     kinds
 }
 
-/// Looks at names, inodes, attributes and extents, but at no content.
+/// Reads names, inodes, attributes and extents, but no content.
 fn names_only(fs: &Arc<Fs>) {
     let seen = Seen::capture_without_content(fs).unwrap();
     for (ino, node) in seen.nodes {

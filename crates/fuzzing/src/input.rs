@@ -1,6 +1,6 @@
-//! Bytes of the fuzzer.
+//! The fuzzer's input.
 
-/// Bytes taken from the front of the fuzzer's; zeroes when there are no more.
+/// Takes bytes from the front of the fuzzer's input; at its end, zeroes.
 pub(crate) struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
@@ -20,7 +20,7 @@ impl<'a> Input<'a> {
         u16::from(self.byte()) << 8 | u16::from(self.byte())
     }
 
-    /// Up to `n` bytes.
+    /// The next bytes, at most `n`.
     pub(crate) fn take(&mut self, n: usize) -> &'a [u8] {
         let (head, rest) = self.0.split_at(n.min(self.0.len()));
         self.0 = rest;

@@ -1,5 +1,5 @@
-//! Logs of both formats: read record by record, and replayed. Checksums are not looked at, as the
-//! fuzzer could not get past them.
+//! Fuzz target for logs of both formats: reads them record by record, and replays them. Checksums
+//! are ignored, because the fuzzer could not get past them.
 
 use std::sync::{Arc, OnceLock};
 
@@ -12,16 +12,16 @@ use crate::input::Input;
 
 const BLOCK: u64 = 1024;
 const PATCHES: usize = 64;
-/// Records to look at, at most: there are no more blocks in a log.
+/// Most records to read; a log has no more blocks.
 const RECORDS: usize = 1 << 16;
 
-/// A volume and where its log is: first block and number of blocks.
+/// A volume, and the place of its log: first block and number of blocks.
 struct Base {
     device: Arc<MemDevice>,
     log: (u64, u64),
 }
 
-/// Finds the log by its superblock: magic number, type 4; then length in blocks.
+/// Finds the log by its superblock: magic number and type 4, then the length in blocks.
 fn base(preset: Preset) -> Base {
     let device = with_log(preset);
     let mut block = vec![0; BLOCK as usize];
@@ -37,8 +37,8 @@ fn base(preset: Preset) -> Base {
     }
 }
 
-/// The bytes choose a format, and then places in the log and what is put there: block, offset,
-/// length, content.
+/// Fuzzes a log. The bytes choose a format, then places in the log and new content for them: block,
+/// offset, length, content.
 pub fn run(bytes: &[u8]) {
     static BASES: OnceLock<[Base; 2]> = OnceLock::new();
     let bases = BASES.get_or_init(|| [base(preset::DATA), base(preset::LDJ)]);

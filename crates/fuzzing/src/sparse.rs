@@ -1,10 +1,10 @@
-//! Android's sparse images, as bytes. What is accepted can be read to its end.
+//! Fuzz target for Android sparse images: an image that is accepted can be read to its end.
 
 use stetfs_block::{BlockDevice, MemDevice, SparseDevice, SparseMap};
 
 /// Bytes that are read at each place.
 const PIECE: u64 = 300;
-/// Places of an image that are read.
+/// Number of places that are read.
 const PLACES: u64 = 64;
 
 /// Reads a sparse image as a device, at places all over it.

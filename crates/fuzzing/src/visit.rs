@@ -1,4 +1,4 @@
-//! A visitor who is not put off by errors: looks at everything, then changes something.
+//! A visitor that continues after errors: it looks at everything, and then makes changes.
 
 mod change;
 mod look;

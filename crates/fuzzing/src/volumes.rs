@@ -1,4 +1,5 @@
-//! Whole volumes: damaged, opened (which replays their journal), looked through, changed, closed.
+//! Fuzz target for whole volumes: they are damaged, opened (with a journal replay), walked, changed
+//! and closed.
 
 use std::sync::{Arc, OnceLock};
 
@@ -9,11 +10,11 @@ use crate::images::{Image, images};
 use crate::input::Input;
 use crate::visit::{change, wander};
 
-/// Places that are damaged, at most.
+/// Most places that are damaged.
 const PATCHES: usize = 64;
 
-/// The bytes choose a volume and how it is opened, and then places in its metadata and what is put
-/// there: kind of block, which of them, offset, length, content.
+/// Fuzzes a volume. The bytes choose a volume and options, then places in its metadata and new
+/// content for them: kind of block, its number, offset, length, content.
 pub fn run(bytes: &[u8]) {
     static IMAGES: OnceLock<Vec<Image>> = OnceLock::new();
     let images = IMAGES.get_or_init(images);

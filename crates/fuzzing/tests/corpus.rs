@@ -1,6 +1,4 @@
-//! Every target takes its whole corpus: seeds, and what once made it fail.
-
-#![allow(clippy::unwrap_used)]
+//! Each target runs its whole corpus: seeds, and inputs of former failures.
 
 use std::path::Path;
 
@@ -19,7 +17,7 @@ fn the_corpus_does_no_harm() {
     }
 }
 
-/// Bytes from a generator, so that `./test` fuzzes a little too.
+/// Random bytes, so that `./test` also fuzzes a little.
 #[test]
 fn arbitrary_bytes_do_no_harm() {
     let mut rng = fastrand::Rng::with_seed(11);

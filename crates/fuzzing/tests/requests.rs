@@ -1,8 +1,6 @@
-//! The server against requests that no kernel sends: a minute of rounds from fixed seeds, or
+//! The server against malformed requests: a minute of rounds from fixed seeds, or
 //! `STETFS_FUZZ_SECONDS` from new ones (`./test --fuzz-requests SECONDS`). `STETFS_FUZZ_SEED`
-//! repeats one round, every fourth of which is of four threads.
-
-#![allow(clippy::unwrap_used)]
+//! repeats one round. Every fourth round has four threads.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -13,11 +11,10 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap())
 }
 
-/// The usual test goes on for so long. Most of that it waits: it takes less than a fifth of one
-/// processor.
+/// Duration of the usual test. Most of it is waiting: it takes less than a fifth of one processor.
 const USUAL: Duration = Duration::from_secs(60);
 
-/// Held by each test: panics are counted for the whole process.
+/// Held by each test, because panics are counted for the whole process.
 static ALONE: Mutex<()> = Mutex::new(());
 
 #[test]
@@ -43,7 +40,7 @@ fn requests_that_no_kernel_sends_do_no_harm() {
     let mut all = Done::default();
     let mut rounds = 0;
     for seed in seeds {
-        // In turns, so that a seed stays what it is.
+        // The seed decides the number of threads, so that a seed always means the same round.
         let threads = match seed % 4 {
             3 => 4,
             _ => 1,
@@ -73,11 +70,11 @@ fn requests_that_no_kernel_sends_do_no_harm() {
         "{rounds} rounds, {} requests, {} of them carried out",
         all.requests, all.succeeded
     );
-    // Requests of which nothing succeeds look at little; a round by itself may.
+    // If few requests succeed, the test covers little; in a single round that may happen.
     assert!(rounds == 1 || all.succeeded * 5 > all.requests, "{all:?}");
 }
 
-/// Whoever looks for faults has to find one that is there.
+/// The rounds must find each deliberate fault.
 #[test]
 fn faults_of_a_server_are_found() {
     let _alone = ALONE.lock();

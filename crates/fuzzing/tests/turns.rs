@@ -1,7 +1,5 @@
-//! Freezes, thaws, other options, syncs and the end of a mount, by threads beside changes, without
-//! a kernel: none waits for another that waits for it.
-
-#![allow(clippy::unwrap_used)]
+//! Freezes, thaws, remounts with other options, syncs and the end of a mount, by several threads
+//! beside changes, without a kernel: no deadlock occurs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,11 +11,11 @@ use stetfs::low::{Ctx, Done, FsError, ROOT_INO, Volume, VolumeOptions};
 use stetfs_fuse::{FileSystem, NewNode, OpenFile, VolumeFs, VolumeFsOptions};
 use stetfs_testkit::{Image, Mkfs};
 
-/// Longer than anything here takes.
+/// More time than anything here takes.
 const LONG: Duration = Duration::from_secs(60);
-/// Longer than what is not held back takes.
+/// More time than an operation takes that is not held back.
 const SHORT: Duration = Duration::from_millis(100);
-/// Rounds of each thread.
+/// Number of rounds of each thread.
 const ROUNDS: u64 = 60;
 
 /// An image, and the volume on it as a mount serves it.
@@ -33,7 +31,7 @@ fn options(journal: &str) -> VolumeOptions {
     options
 }
 
-/// The answer to a request.
+/// Waits for the answer to a request.
 fn awaited<T: Send + 'static>(ask: impl FnOnce(Done<T>)) -> Result<T, FsError> {
     let (done, is_done) = channel();
     ask(Box::new(move |answer| drop(done.send(answer))));
@@ -50,7 +48,7 @@ fn mkdir(fs: &VolumeFs, name: &str) -> Result<u64, FsError> {
     Ok(made.ino.into())
 }
 
-/// Runs it in a thread of its own, which is left behind where it does not end.
+/// Runs this in a thread of its own, which is abandoned if it does not end.
 fn apart<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
     let (done, is_done) = channel();
     thread::spawn(move || drop(done.send(run())));
@@ -62,9 +60,9 @@ fn ends<T>(what: &str, done: &Receiver<T>) -> T {
     ended.unwrap_or_else(|_| panic!("{what} does not end"))
 }
 
-/// A remount looks several times whether files without a name are still in use, and wants the
-/// volume each time. A freeze between two looks, and a change that waits for the thaw: the remount
-/// would wait for the change, and the thaw behind the remount.
+/// A remount checks several times whether nameless files are still in use, and takes the volume
+/// each time. If a freeze came between two checks, and a change waited for the thaw, the remount
+/// would wait for the change, and the thaw for the remount.
 #[test]
 fn a_freeze_comes_before_a_remount_or_behind_it() {
     let (_image, fs) = served("ordered");
@@ -99,7 +97,8 @@ fn a_freeze_comes_before_a_remount_or_behind_it() {
     fs.closed().unwrap();
 }
 
-/// All of them, by threads, over and over; the mount ends while others go on, frozen or not.
+/// All kinds of operations by several threads, again and again; the mount ends while others
+/// continue, frozen or not.
 #[test]
 fn turns_of_all_kinds_end() {
     for journal in ["ordered", "stet", "zjournal,lanes=2"] {
@@ -166,7 +165,7 @@ fn turns_of_all_kinds_end() {
             ),
         ];
         thread::sleep(Duration::from_secs(2));
-        // On a machine with much else to do none of one kind may have come yet.
+        // On a busy machine a kind of operation may not have occurred yet.
         let late = Instant::now() + LONG;
         while counts.iter().any(|n| n.load(Ordering::Relaxed) == 0) && Instant::now() < late {
             thread::sleep(Duration::from_millis(20));

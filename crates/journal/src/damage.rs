@@ -1,9 +1,10 @@
-//! What of a damaged log is left out.
+//! The list of what a recovery leaves out of a damaged log.
 
-/// So much is told; the rest is counted. A log that was made to do harm has no end of it.
+/// The most entries that are kept; the rest is only counted. A log made with bad intent can have
+/// any number of them.
 const TOLD: usize = 1000;
 
-/// What was left out, and why.
+/// Descriptions of what was left out, each with its reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Damage {
     told: Vec<String>,
@@ -11,7 +12,7 @@ pub struct Damage {
 }
 
 impl Damage {
-    /// Something more is left out.
+    /// Adds one entry.
     pub fn push(&mut self, why: String) {
         if self.told.len() < TOLD {
             tracing::error!("left out: {why}");
@@ -21,17 +22,17 @@ impl Damage {
         }
     }
 
-    /// Whether nothing is left out.
+    /// Whether nothing was left out.
     pub fn is_empty(&self) -> bool {
         self.told.is_empty()
     }
 
-    /// How much is left out.
+    /// The number of entries.
     pub fn len(&self) -> u64 {
         self.told.len() as u64 + self.more
     }
 
-    /// For people: the first thousand, and how many more there are.
+    /// The entries as text: the first thousand, and how many more there are.
     pub fn lines(&self) -> Vec<String> {
         let mut lines = self.told.clone();
         if self.more > 0 {

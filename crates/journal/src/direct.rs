@@ -1,9 +1,8 @@
-//! No log: for volumes without a journal (ext2, `^has_journal`).
+//! The scheme without a log, for volumes without a journal (ext2, `^has_journal`).
 //!
-//! A commit writes the transaction's images home, after the data that they make reachable, with a
-//! flush between and one behind: what was synced stands on the device where it belongs. Nothing
-//! makes a commit whole or absent: a crash during one can leave the volume inconsistent, and e2fsck
-//! puts that right, as after a crash of the kernel's ext2.
+//! A commit writes the transaction's data, flushes, writes its images home, and flushes again:
+//! synced content is durable at its home location. A commit is not atomic: a crash during one can
+//! leave the volume inconsistent, and e2fsck repairs that, as after a crash of the kernel's ext2.
 //!
 //! The scheme is the engine's usual one with a log that takes no space: codec and medium share the
 //! images of the one commit under way, and the home policy has nothing left to do.
@@ -15,33 +14,34 @@ use stetfs_block::{BlockDevice, WriteList};
 use stetfs_cache::PageRef;
 use stetfs_sync::plain::Mutex;
 
-use crate::engine::{Journal, JournalConfig};
+use crate::engine::config::JournalConfig;
 use crate::error::{JournalError, Result};
 use crate::head::Cache;
 use crate::ids::{BlockNr, TxId};
+use crate::journal::Journal;
 use crate::policy::{
     Codec, Early, Encoded, EndReason, Home, HomeImage, ImageRef, LogTail, Medium, OneLane, Place,
     Scan, Scheme, Sent, Standing,
 };
 use crate::tx::Snapshot;
 
-/// Blocks of the log that is not there; only bounds how large a transaction may be, and memory
+/// The size of the absent log, in blocks. It only bounds how large a transaction may be, and memory
 /// bounds that more tightly.
 const ENDLESS: u64 = 1 << 32;
-/// Where each transaction "begins".
+/// The tail that the absent log reports.
 const START: LogTail = LogTail {
     seq: 1,
     at: Some(0),
 };
 
-/// The images of the transaction that commits, sorted by home block.
+/// The images of the transaction being committed, sorted by home block.
 type UnderWay = Arc<Mutex<Vec<(BlockNr, PageRef)>>>;
 
 impl Journal {
-    /// A journal that logs nothing: commits go home.
+    /// A journal that logs nothing: a commit writes its images home.
     ///
     /// # Errors
-    /// Thread creation.
+    /// `Aborted` if a thread cannot be started.
     pub fn without_log(cache: Arc<Cache>, config: JournalConfig) -> Result<Arc<Journal>> {
         let images = UnderWay::default();
         let medium = Nowhere {
@@ -59,7 +59,7 @@ impl Journal {
     }
 }
 
-/// A transaction takes no log blocks.
+/// A codec whose transactions take no log blocks.
 struct Unlogged {
     images: UnderWay,
 }
@@ -158,7 +158,7 @@ fn nothing_logged() -> JournalError {
     JournalError::Aborted("there is no log to read".into())
 }
 
-/// Committed images are home.
+/// A home policy with nothing to do: committed images are home already.
 struct AtHome;
 
 impl Home for AtHome {

@@ -1,26 +1,26 @@
-//! Edges between transactions, and which transactions are valid.
+//! Edges between transactions, and the rule for which transactions are valid.
 //!
-//! A transaction depends on every older one of its lane, and on the transactions its edges name.
-//! It is valid when it and all it depends on are durable. The same rule
-//! serves the running engine and recovery.
+//! A transaction depends on every older one of its lane, and on the transactions that its edges
+//! name. It is valid when it and all it depends on are durable. The running engine and recovery
+//! share this rule.
 
 use std::collections::HashMap;
 use std::fmt;
 
-use crate::engine::no_lane;
-use crate::error::Result;
+use crate::error::{Result, no_lane};
 use crate::ids::{CommitPoint, Lane, TxId};
 
-/// For each lane, up to which sequence its transactions are valid.
+/// The new valid front of each lane: the sequence number up to which its transactions are valid.
 ///
-/// `durable` are the durable transactions beyond `valid`, per lane in sequence order without gaps,
-/// each with its edges. Returns the new valid front of each lane; it never falls below `valid`.
+/// `valid` has the fronts so far; no front falls below them. `durable` has the durable transactions
+/// beyond them, per lane in sequence order without gaps, each with its edges.
 pub fn valid_fronts(
     valid: &HashMap<Lane, u64>,
     durable: &HashMap<Lane, Vec<(u64, CommitPoint)>>,
 ) -> HashMap<Lane, u64> {
-    // Greatest fixpoint: assume all durable ones valid, then cut lanes back until nothing depends
-    // on what is not there. All or nothing chains (cycles) stand or fall together this way.
+    // Greatest fixpoint: assume that all durable transactions are valid, then cut lanes back until
+    // no transaction depends on a missing one. Transactions in a cycle stand or fall together this
+    // way.
     let mut front: HashMap<Lane, u64> = valid.clone();
     for (lane, txs) in durable {
         if let Some((last, _)) = txs.last() {
@@ -51,10 +51,10 @@ pub fn valid_fronts(
     }
 }
 
-/// The front of a lane among those of all.
+/// The valid front of `lane`.
 ///
 /// # Errors
-/// There is no such lane.
+/// `Aborted` if there is no such lane.
 pub(crate) fn front(fronts: &HashMap<Lane, u64>, lane: Lane) -> Result<u64> {
     let front = fronts.get(&lane).copied();
     front.ok_or_else(|| no_lane(lane))
@@ -63,9 +63,9 @@ pub(crate) fn front(fronts: &HashMap<Lane, u64>, lane: Lane) -> Result<u64> {
 /// A durable transaction that is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dropped {
-    /// Which.
+    /// The transaction.
     pub tx: TxId,
-    /// What it depends on that is not there, or does not count either.
+    /// A transaction that it depends on and that is missing, or not valid either.
     pub needs: TxId,
 }
 

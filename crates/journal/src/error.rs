@@ -1,19 +1,21 @@
-//! What can go wrong in the journal.
+//! Errors of the journal.
 
 use std::sync::Arc;
 
 use stetfs_block::BlockError;
 use stetfs_ondisk::OnDiskError;
 
+use crate::ids::Lane;
 use crate::region::RegionError;
 
-/// A journal error. Cloneable: one failed commit is reported to every caller it concerns.
+/// A journal error. It can be cloned, for one failed commit is reported to every caller it
+/// concerns.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum JournalError {
     /// The device failed a request.
     #[error("{0}")]
     Device(#[from] Arc<BlockError>),
-    /// The journal on disk is damaged or not of a kind we read.
+    /// The journal on disk is damaged, or of a kind that is not supported.
     #[error("{0}")]
     Format(#[from] Arc<OnDiskError>),
     /// The region of persistent memory cannot be used.
@@ -27,9 +29,9 @@ pub enum JournalError {
         "an operation needs {need} journal blocks, but a transaction of this journal holds at most {max}; use a larger journal"
     )]
     TooLarge {
-        /// Blocks asked for.
+        /// The blocks requested.
         need: u32,
-        /// Blocks one transaction may hold.
+        /// The blocks that one transaction may hold.
         max: u32,
     },
     /// The volume was opened read-only.
@@ -37,12 +39,17 @@ pub enum JournalError {
     ReadOnly,
 }
 
-/// The error for a log that lost what it promised.
+/// The error for a log in which durable content is missing or damaged.
 pub(crate) fn lost(why: String) -> OnDiskError {
     OnDiskError::Corrupt {
         what: "journal",
         detail: why,
     }
+}
+
+/// The error for a lane that does not exist.
+pub(crate) fn no_lane(lane: Lane) -> JournalError {
+    JournalError::Aborted(format!("the journal has no lane {}", lane.0))
 }
 
 impl From<BlockError> for JournalError {

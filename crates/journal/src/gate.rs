@@ -1,4 +1,5 @@
-//! The gate of a log: closed, nobody begins to use it. What that is for is in `engine/rest.rs`.
+//! The gate of a log: while it is closed, no handle and no record begins. `engine/rest.rs` uses it
+//! to bring the journal to rest.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,16 +9,16 @@ use stetfs_sync::plain::{
     atomic::{AtomicBool, Ordering},
 };
 
-/// The gate.
+/// The gate's state.
 #[derive(Default)]
 pub(crate) struct RestGate {
-    /// No handle and no record begins.
+    /// No handle and no record may begin.
     closed: AtomicBool,
-    /// The log is retired.
+    /// The log is retired: it is as an unmount leaves it.
     resting: AtomicBool,
-    /// Records between their reservation and their end.
+    /// The number of records between their reservation and their end.
     records: Mutex<u64>,
-    /// Signalled when the last of them ends, or the journal stops.
+    /// Signalled when the last record ends, or the journal stops.
     idle: Condvar,
 }
 
@@ -41,7 +42,7 @@ impl Drop for RecordUse {
 }
 
 impl RestGate {
-    /// Whether handles wait.
+    /// Whether handles have to wait.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
@@ -51,7 +52,7 @@ impl RestGate {
         self.resting.load(Ordering::Acquire)
     }
 
-    /// A record begins; none while the gate is closed.
+    /// Begins a record; none while the gate is closed.
     pub(crate) fn begin_record(self: &Arc<Self>) -> Option<RecordUse> {
         let mut records = self.records.lock();
         if self.is_closed() {
@@ -62,7 +63,8 @@ impl RestGate {
         Some(RecordUse(Arc::clone(self)))
     }
 
-    /// Nobody begins from here on. Returns once no record is under way, or the journal `stopped`.
+    /// Closes the gate. Returns once no record is under way, or once `stopped` says that the
+    /// journal stopped.
     pub(crate) fn close(&self, stopped: impl Fn() -> bool) {
         let mut records = self.records.lock();
         self.closed.store(true, Ordering::Release);
@@ -71,18 +73,18 @@ impl RestGate {
         }
     }
 
-    /// The log is retired from here on, or in use again.
+    /// Notes that the log is retired (`true`), or in use again.
     pub(crate) fn rests(&self, resting: bool) {
         self.resting.store(resting, Ordering::Release);
     }
 
-    /// Handles and records may begin.
+    /// Opens the gate: handles and records may begin.
     pub(crate) fn open(&self) {
         self.rests(false);
         self.closed.store(false, Ordering::Release);
     }
 
-    /// The journal stopped: who waits looks at that.
+    /// Wakes a waiting [`close`](Self::close), which then sees that the journal stopped.
     pub(crate) fn stop(&self) {
         let _records = self.records.lock();
         self.idle.notify_all();

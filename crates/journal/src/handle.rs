@@ -4,52 +4,52 @@ use std::cell::Cell;
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 
-use stetfs_ondisk::num::count32;
 use stetfs_sync::Held;
 
-use crate::engine::{Inner, Journal, Shared};
+use crate::engine::Engine;
+use crate::engine::share::Shared;
 use crate::error::Result;
 use crate::head::{Block, JournalHead};
 use crate::ids::{BlockNr, CommitPoint, Credits, Ino};
 use crate::stats::bump;
 use crate::tx::{AfterCommit, Tx};
 
-/// One operation's part of a transaction. Belongs to one thread; dropping it stops it.
+/// One operation's part of a transaction. It belongs to one thread; dropping it stops it.
 ///
 /// While a handle is open its transaction cannot commit: keep it short, and wait for nothing
 /// that could itself wait for a commit (`Rank::Handle` checks this in debug builds).
 pub struct Handle<'j> {
-    journal: &'j Journal,
+    engine: &'j Engine,
     tx: Arc<Tx>,
     left: Cell<Credits>,
-    /// Credits besides, which are used when none are left.
+    /// Further credits, used when `left` is used up.
     margin: Cell<Credits>,
     /// Whether the handle holds a place in the transaction (not after a failed restart).
     open: bool,
     _held: Held,
 }
 
-/// What becomes of what a block held before.
+/// The treatment of a block's old content.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Old {
-    /// It stays, and need not be logged where changes are.
+    /// The old content stays; a format that logs changes logs only those.
     Changes,
-    /// It stays, and is logged.
+    /// The old content stays, and all of the block is logged.
     Logged,
-    /// It goes: the block begins with zeroes.
+    /// The old content does not matter: the block begins with zeroes.
     Gone,
 }
 
 impl<'j> Handle<'j> {
     pub(crate) fn new(
-        journal: &'j Journal,
+        engine: &'j Engine,
         tx: Arc<Tx>,
         credits: Credits,
         margin: Credits,
         held: Held,
     ) -> Handle<'j> {
         Handle {
-            journal,
+            engine,
             tx,
             left: Cell::new(credits),
             margin: Cell::new(margin),
@@ -58,12 +58,8 @@ impl<'j> Handle<'j> {
         }
     }
 
-    fn inner(&self) -> &'j Inner {
-        self.journal.inner()
-    }
-
     /// Declares `block` in the transaction and gives its content for changing. Drop the guard as
-    /// soon as the change is whole; never hold two guards of one block.
+    /// soon as the change is complete; never hold two guards of one block.
     ///
     /// # Errors
     /// The block has no content (a failed read), or the journal stopped.
@@ -71,8 +67,8 @@ impl<'j> Handle<'j> {
         self.join(block, Old::Changes)
     }
 
-    /// Like [`modify`](Self::modify) for a block that may also be written at its home past the
-    /// journal: all of it is logged, also where else only changes are.
+    /// Like [`modify`](Self::modify), for a block that may also be written home outside the
+    /// journal: all of it is logged, even by formats that log only changes.
     ///
     /// # Errors
     /// As [`modify`](Self::modify).
@@ -84,19 +80,19 @@ impl<'j> Handle<'j> {
     /// zeroes and nothing is read. Get the block with `Cache::get`.
     ///
     /// # Errors
-    /// The journal stopped.
+    /// `Aborted` once the journal stopped.
     pub fn create<'b>(&'b self, block: &'b Arc<Block>) -> Result<BlockMut<'b>> {
         self.join(block, Old::Gone)
     }
 
     fn join<'b>(&'b self, block: &'b Arc<Block>, old: Old) -> Result<BlockMut<'b>> {
-        let inner = self.inner();
-        inner.check()?;
+        let engine = self.engine;
+        engine.base.check()?;
         let mut write = block.write();
         let listed = write.head().tx;
         if listed != Some(self.tx.id) {
             if let Some(other) = listed.filter(|t| t.lane != self.tx.id.lane) {
-                inner.share(&self.tx, other, block, &write)?;
+                engine.share(&self.tx, other, block, &write)?;
             }
             let mut state = self.tx.state.lock();
             state.blocks.push(block.clone());
@@ -110,8 +106,9 @@ impl<'j> Handle<'j> {
             }
             drop(state);
             let is_unlike = std::mem::take(&mut write.head().unlike_home);
-            let is_unlike = is_unlike && !inner.config.canary.changes_of_unlike;
-            let base = match inner.logs_changes && old == Old::Changes && !is_unlike {
+            let is_unlike = is_unlike && !engine.base.config.canary.changes_of_unlike;
+            let base = match engine.base.change_unit.is_some() && old == Old::Changes && !is_unlike
+            {
                 true => write.page().cloned(),
                 false => None,
             };
@@ -119,39 +116,40 @@ impl<'j> Handle<'j> {
             (head.tx, head.base) = (Some(self.tx.id), base);
         }
         if old == Old::Gone {
-            write.zero(inner.cache.block_size());
+            write.zero(engine.base.cache.block_size());
         } else {
-            inner.open_page(&mut write)?;
+            engine.open_page(&mut write)?;
         }
         Ok(BlockMut { write })
     }
 
-    /// Says that `count` blocks from `start`, which had gone through the journal, were freed: no
-    /// older image of them may ever be replayed or sent home, and changes to them in this very
-    /// transaction are void.
+    /// Revokes `count` blocks from `start`, which had gone through the journal and were freed: no
+    /// older image of them may be replayed or written home, and changes to them in this transaction
+    /// are void.
     ///
     /// # Errors
-    /// What cannot be: a block of a transaction that is none of this journal. It stops.
+    /// `Aborted` if a block's transaction is of a lane that does not exist: a bug.
     pub fn revoke(&self, start: BlockNr, count: u64) -> Result<()> {
-        let inner = self.inner();
+        let engine = self.engine;
         let mut live = Vec::new();
         for nr in start..start.saturating_add(count) {
-            if let Some(block) = inner.cache.find(nr) {
+            if let Some(block) = engine.base.cache.find(nr) {
                 live.extend(self.delist(&block)?.then_some(nr));
-                inner.cache.forget(nr);
+                engine.base.cache.forget(nr);
             }
         }
-        live.extend(inner.live_in(start, count));
-        bump(&inner.counters.revokes, live.len() as u64);
+        live.extend(engine.space.live_in(start, count));
+        bump(&engine.base.counters.revokes, live.len() as u64);
         let mut state = self.tx.state.lock();
         state.revokes.extend(live);
         state.freed.push((start, count));
         Ok(())
     }
 
-    /// Takes a block off the list of the transaction that has it, whichever it is: none may log it
-    /// any more (tx.T2). To free what a transaction of another lane changed is to change it
-    /// too. Whether an image of it is on its way into the log.
+    /// Takes a block off the list of the transaction that lists it, of whatever lane: no
+    /// transaction may log it any more (tx.T2). Freeing a block that a transaction of another lane
+    /// changed counts as a change, too. Returns whether an image of the block is on its way into
+    /// the log.
     fn delist(&self, block: &Arc<Block>) -> Result<bool> {
         let mut write = block.write();
         write.head().base = None;
@@ -159,7 +157,7 @@ impl<'j> Handle<'j> {
             return Ok(false);
         };
         Ok(listed.lane != self.tx.id.lane
-            && self.inner().share(&self.tx, listed, block, &write)? == Shared::Depends)
+            && self.engine.share(&self.tx, listed, block, &write)? == Shared::Depends)
     }
 
     /// A deliberate fault: the transaction that lists the block leaves it out.
@@ -169,7 +167,7 @@ impl<'j> Handle<'j> {
         state.blocks.retain(|listed| listed.nr() != block.nr());
     }
 
-    /// This inode's dirty data goes home before this transaction commits.
+    /// Has the inode's dirty data written home before this transaction commits.
     pub fn order_data(&self, ino: Ino) {
         self.tx.state.lock().ordered.insert(ino);
     }
@@ -179,16 +177,16 @@ impl<'j> Handle<'j> {
         self.tx.state.lock().after.push(f);
     }
 
-    /// Asks for more credits in the same transaction. `false`: it has no room; bring the file
+    /// Asks for `more` credits in the same transaction. `false` if it has no room: bring the file
     /// system to a consistent point and [`restart`](Self::restart).
     ///
     /// # Errors
-    /// The journal stopped.
+    /// `Aborted` once the journal stopped.
     pub fn extend(&self, more: Credits) -> Result<bool> {
-        let inner = self.inner();
-        inner.check()?;
+        let engine = self.engine;
+        engine.base.check()?;
         let mut state = self.tx.state.lock();
-        if !inner.fits(&self.tx, &state, more) {
+        if !engine.fits(&self.tx, &state, more) {
             return Ok(false);
         }
         state.reserved += u64::from(more);
@@ -199,11 +197,11 @@ impl<'j> Handle<'j> {
     /// Stops, and begins again with `need` credits, in the same or a later transaction.
     ///
     /// # Errors
-    /// As [`Journal::begin`]; the handle is then good for nothing but being dropped.
+    /// As [`Journal::begin`](crate::Journal::begin); the handle can then only be dropped.
     pub fn restart(&mut self, need: Credits) -> Result<()> {
         self.release();
-        let margin = self.inner().margin();
-        self.tx = self.inner().enter(need.saturating_add(margin))?;
+        let margin = self.engine.lanes.margin();
+        self.tx = self.engine.enter(need.saturating_add(margin))?;
         self.open = true;
         self.left.set(need);
         self.margin.set(margin);
@@ -215,14 +213,15 @@ impl<'j> Handle<'j> {
         self.left.get()
     }
 
-    /// Of so many block groups, those in which changes of this lane look for space first, if lanes
-    /// are to keep apart: from ⌊groups / lanes⌋ · lane on (Z-Journal §3.5), the last lane's to
-    /// the end. None of fewer groups than lanes.
+    /// The part of a volume's `groups` block groups in which changes of this lane look for space
+    /// first: from ⌊groups / lanes⌋ · lane on (Z-Journal §3.5), the last lane's up to the end. None
+    /// if the scheme does not keep lanes apart, or has one lane, or if there are fewer groups than
+    /// lanes.
     pub fn part_of(&self, groups: u32) -> Option<Range<u32>> {
-        let inner = self.inner();
-        let lanes = count32(inner.lanes.len());
+        let engine = self.engine;
+        let lanes = u32::from(engine.lanes.count());
         let each = groups.checked_div(lanes).filter(|each| *each > 0)?;
-        if lanes == 1 || !inner.ordering.keeps_apart() {
+        if lanes == 1 || !engine.lanes.keeps_apart() {
             return None;
         }
         let lane = u32::from(self.tx.id.lane.0);
@@ -234,7 +233,7 @@ impl<'j> Handle<'j> {
         Some(each * lane..end)
     }
 
-    /// The transaction, as something to wait for.
+    /// The transaction, as a point to wait for.
     pub fn point(&self) -> CommitPoint {
         CommitPoint::from(self.tx.id)
     }
@@ -244,11 +243,11 @@ impl<'j> Handle<'j> {
         self.point()
     }
 
-    /// Gives up the place in the transaction. Afterwards the handle is empty.
+    /// Gives up the handle's place in the transaction. Afterwards the handle has no credits.
     fn release(&mut self) {
         if std::mem::take(&mut self.open) {
             let unused = self.left.replace(0) + self.margin.replace(0);
-            self.inner().leave(&self.tx, unused);
+            self.engine.leave(&self.tx, unused);
         }
     }
 }
@@ -287,16 +286,5 @@ impl Deref for BlockMut<'_> {
 impl DerefMut for BlockMut<'_> {
     fn deref_mut(&mut self) -> &mut [u8] {
         self.write.page_mut().map_or(&mut [], |(bytes, _)| bytes)
-    }
-}
-
-impl Inner {
-    /// Whether a failed or successful stop leaves the journal usable.
-    pub(crate) fn check(&self) -> Result<()> {
-        if self.has_stopped() {
-            Err(self.stop_error())
-        } else {
-            Ok(())
-        }
     }
 }

@@ -1,4 +1,4 @@
-//! What the journal remembers about a cached block (jbd2: `journal_head`).
+//! The journal's notes on a cached block (jbd2: `journal_head`).
 
 use stetfs_cache::PageRef;
 
@@ -10,11 +10,12 @@ pub struct JournalHead {
     /// The newest transaction that lists this block, whatever its phase. `None`: never changed
     /// since it was loaded, or freed by the transaction that had listed it.
     pub(crate) tx: Option<TxId>,
-    /// What the block was before that transaction, where it is asked for
-    /// ([`Codec::change_unit`](crate::policy::Codec::change_unit)); none if that does not matter.
+    /// The block's content before that transaction, where the codec logs only changes
+    /// ([`Codec::change_unit`](crate::policy::Codec::change_unit)); otherwise none.
     pub(crate) base: Option<PageRef>,
-    /// The home holds neither the content nor a part of the live log that leads to it: a write home
-    /// past the journal failed. The next transaction logs all of the block (changes.C1).
+    /// The home location holds neither the content nor a state that the live log leads on from: a
+    /// write home outside the journal failed. The next transaction logs all of the block
+    /// (changes.C1).
     pub(crate) unlike_home: bool,
 }
 

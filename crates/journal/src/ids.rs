@@ -1,4 +1,4 @@
-//! Names of transactions: lanes, sequences, commit points.
+//! Names of transactions: lanes, sequence numbers, commit points.
 
 use smallvec::SmallVec;
 
@@ -6,10 +6,10 @@ use smallvec::SmallVec;
 pub type Ino = u32;
 /// A block number on the volume.
 pub type BlockNr = u64;
-/// A place in the one order of all commits, over all lanes, drawn when a snapshot is taken. 0 is
-/// before everything.
+/// A place in the one order of all commits over all lanes, drawn when a snapshot is taken. No
+/// commit has 0, which stands for "before all".
 pub type Stamp = u64;
-/// How many blocks a handle may change.
+/// A number of blocks that a handle may change.
 pub type Credits = u32;
 
 /// A journal lane: a log of its own with its own running transaction.

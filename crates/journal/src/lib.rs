@@ -1,9 +1,10 @@
-//! Transactions, lanes, commit, checkpoint, recovery; one folder per scheme.
+//! The journal: transactions, lanes, commit, checkpoint and recovery.
 //!
-//! The file system uses the façade: [`Journal`], [`Handle`], [`CommitPoint`]. Schemes are made of
-//! four policies ([`policy`]) below it; [`jbd2`] is the first; `direct` is for volumes without a
-//! log. Files are the phases of a transaction's life: `handle`, `tx`, `engine/commit`,
-//! `engine/checkpoint`, `recovery`.
+//! It makes the changes of an operation durable all together or not at all. The file system uses
+//! the façade: [`Journal`], [`Handle`], [`CommitPoint`]. Below it a scheme is made of policies
+//! ([`policy`]). [`jbd2`], [`stet`] and [`region`] are log formats; `direct` serves volumes without
+//! a log. `tx` has the life of a transaction, `engine` runs transactions, and `recovery` replays
+//! them after a crash.
 
 #![deny(unsafe_code)]
 #![deny(
@@ -25,6 +26,7 @@
     )
 )]
 
+mod canary;
 pub mod compose;
 mod damage;
 mod direct;
@@ -36,8 +38,11 @@ mod handle;
 mod head;
 mod ids;
 pub mod jbd2;
+mod journal;
+mod limits;
 mod log;
 pub mod policy;
+mod records;
 mod recovery;
 pub mod region;
 mod scan;
@@ -46,19 +51,20 @@ mod stats;
 pub mod stet;
 mod tx;
 
+pub use canary::Canary;
 pub use compose::{Composition, DataMode, Preset};
 pub use damage::Damage;
 pub use edges::{Dropped, valid_fronts};
-pub use engine::{
-    CHECKPOINT_THREAD, Canary, Done, FileState, FlushMark, Journal, JournalConfig, Records, Submit,
-    Wait,
-};
+pub use engine::config::{Done, FileState, JournalConfig, Submit, Wait};
+pub use engine::{CHECKPOINT_THREAD, FlushMark};
 pub use error::{JournalError, Result};
 pub use handle::{BlockMut, Handle};
 pub use head::{Block, Cache, JournalHead};
 pub use ids::{BlockNr, CommitPoint, Credits, Ino, Lane, Stamp, TxId};
+pub use journal::Journal;
 pub use log::{Log, LogFeatures, LogFormat, LogSummary, OpenLog, Record, RecordKind};
 pub use policy::{LoggedRecord, RecordPlace};
+pub use records::Records;
 pub use recovery::{
     Adapt, CannotBe, MOST_MEMORY, Recovery, RecoveryOptions, RecoveryReport, Verdict, recover,
 };

@@ -1,6 +1,6 @@
-//! A volume's log before a journal runs in it: what it holds, its recovery, its start.
+//! A volume's log before a journal runs in it: its contents, its recovery, its start.
 //!
-//! The file system knows where the log lies; which scheme wrote it shows here, and only here.
+//! The file system knows where the log lies. Only this module knows which scheme wrote it.
 
 use std::sync::Arc;
 
@@ -9,12 +9,15 @@ use stetfs_cache::PageRef;
 use stetfs_ondisk::jbd2::JournalSuperblock;
 use stetfs_ondisk::jbd2::fast_commit::{End, FastCommit};
 
+use crate::canary::Canary;
 use crate::compose::{Composition, Make, PARTS};
-use crate::engine::{Canary, Journal, JournalConfig, max_tx};
+use crate::engine::config::JournalConfig;
 use crate::error::Result;
 use crate::head::Cache;
 use crate::ids::BlockNr;
 use crate::jbd2::{Jbd2Format, Jbd2Log, LogArea};
+use crate::journal::Journal;
+use crate::limits::max_tx;
 use crate::policy::{Home, Scheme};
 use crate::recovery::{Recovery, RecoveryOptions, Verdict, judge, replay};
 use crate::region::{RegionSource, RegionUse};
@@ -22,10 +25,10 @@ use crate::scan::scan;
 
 pub use crate::jbd2::{Features as LogFeatures, LogSummary, Record, RecordKind};
 
-/// A format of logs. All lie behind a jbd2 superblock, in which one that is not jbd2's own has left
+/// A log format. Every log lies behind a jbd2 superblock, in which a format other than jbd2 leaves
 /// its mark.
 pub trait LogFormat: Sync {
-    /// Whether the log behind this superblock is written so.
+    /// Whether the log behind this superblock has this format.
     fn detect(&self, sb: &JournalSuperblock) -> bool;
     /// Reads the log's header.
     ///
@@ -37,9 +40,9 @@ pub trait LogFormat: Sync {
         sb: &JournalSuperblock,
         canary: Canary,
     ) -> Result<Box<dyn OpenLog>>;
-    /// Makes an empty log in an area whose jbd2 log is empty, durably, and gives the policies for a
-    /// journal in it. Ordering and home are the composition's; what is put there for them does
-    /// not count. Where there are records of files, they go to `region`, if there is one.
+    /// Makes an empty log in an area whose jbd2 log is empty, durably, and returns the policies for
+    /// a journal in it. The caller replaces their ordering and home by those of the composition.
+    /// Records of files, if there are any, go to `region`, if it is given.
     ///
     /// # Errors
     /// The device's; `Unsupported` if the area cannot hold it; `Region`.
@@ -56,20 +59,20 @@ pub trait LogFormat: Sync {
 
 /// A log whose header was read.
 pub trait OpenLog: Send + Sync {
-    /// What the header says beyond what the superblock does.
+    /// Adds to the superblock's summary what the header says.
     fn summary(&self, superblock: LogSummary) -> LogSummary;
-    /// Whether there may be something to replay, or to put right.
+    /// Whether there may be something to replay, or to repair.
     fn is_dirty(&self) -> bool;
-    /// Has the log find its records of files in the region of the volume with this UUID, if it says
-    /// that they are in one.
+    /// Gives the log the region of the volume with this UUID, where its records of files are if it
+    /// says that they are in one.
     ///
     /// # Errors
-    /// The region's; `Region` if it is not the one.
+    /// The region's; `Region` if it is not the right one.
     fn attach(&mut self, region: &RegionSource, uuid: [u8; 16]) -> Result<()>;
     /// The policies for reading the log as it is.
     fn scheme(&self) -> Scheme;
-    /// Fast commits that stand behind transactions of which the next would be `next_seq`, and why
-    /// there is no further one; none where the format has none.
+    /// The fast commits that follow transactions of which the next would be `next_seq`, and the
+    /// reason why there is no further one; none if the format has no fast commits.
     ///
     /// # Errors
     /// The device's.
@@ -81,12 +84,12 @@ pub trait OpenLog: Send + Sync {
     fn walk(&self, visit: &mut dyn FnMut(Record) -> Result<()>) -> Result<()>;
 }
 
-/// A log that was opened.
+/// An opened log.
 pub struct Log {
     jbd2: Jbd2Log,
-    /// The same in its format.
+    /// The log in its own format.
     open: Box<dyn OpenLog>,
-    /// The region, and the volume's UUID; none as long as the log is only looked at.
+    /// The region, and the volume's UUID; none while the log is only inspected.
     region: Option<(RegionSource, [u8; 16])>,
     canary: Canary,
 }
@@ -123,27 +126,27 @@ impl Log {
         })
     }
 
-    /// Gives the log of the volume with this UUID its region, for records of files that are there,
-    /// and for those to come.
+    /// Gives the log the region of the volume with this UUID, for the records of files in it and
+    /// for later ones.
     ///
     /// # Errors
-    /// The region's; `Region` if records are in a region, and this is not it.
+    /// The region's; `Region` if the records are in another region.
     pub fn attach(&mut self, region: &RegionSource, uuid: [u8; 16]) -> Result<()> {
         self.region = Some((region.clone(), uuid));
         self.open.attach(region, uuid)
     }
 
-    /// What the header says.
+    /// The contents of the header.
     pub fn summary(&self) -> LogSummary {
         self.open.summary(self.jbd2.summary())
     }
 
-    /// Whether there may be something to replay, or to put right.
+    /// Whether there may be something to replay, or to repair.
     pub fn is_dirty(&self) -> bool {
         self.open.is_dirty()
     }
 
-    /// Forgets the error that the last user of the log stopped with, durably.
+    /// Clears the error that the last user of the log recorded in it, durably.
     ///
     /// # Errors
     /// The device's.
@@ -151,13 +154,13 @@ impl Log {
         self.jbd2.clear_errno()
     }
 
-    /// Replays the log into the volume of `blocks` blocks, and empties it: it is a plain, empty
-    /// jbd2 log then, unless there are file-level records to be applied, which stay in it
-    /// ([`Log::resume`]), or fast commits, which do so too ([`Log::commit_images`]). Images
-    /// reach their homes by `home`. `progress` gets (done, of) in log blocks and images.
+    /// Replays the log into the volume of `blocks` blocks, and empties it: it is then a plain,
+    /// empty jbd2 log. Records of files that are to be applied stay in it ([`Log::resume`]), and so
+    /// do fast commits ([`Log::commit_images`]). `home` brings images to their home locations.
+    /// `progress` gets (done, of) in log blocks and images.
     ///
     /// # Errors
-    /// Those of [`recover`](crate::recover); `Unsupported` for fast commits of later writers.
+    /// The errors of [`recover`](crate::recover); `Unsupported` for fast commits of a newer format.
     pub fn recover(
         &self,
         blocks: u64,
@@ -186,22 +189,23 @@ impl Log {
         Ok(found)
     }
 
-    /// Puts the transaction that fast commits are part of into the log that
-    /// [`recover`](Self::recover) left them in, as `images` of blocks by number; they count no
-    /// longer, and [`recover`](Self::recover) has to be called again. The log must have been
-    /// opened again since.
+    /// Puts a transaction in place of the fast commits that [`recover`](Self::recover) left in the
+    /// log. `images` are its blocks by number. The fast commits no longer count, and
+    /// [`recover`](Self::recover) has to be called again. The log must have been reopened since the
+    /// first recovery.
     ///
     /// # Errors
-    /// The device's; `Unsupported`, and nothing changed, if it is larger than the log.
+    /// The device's; `Unsupported`, with nothing changed, if the transaction is larger than the
+    /// log.
     pub fn commit_images(&self, images: Vec<(BlockNr, PageRef)>) -> Result<()> {
         self.jbd2.commit_images(images)
     }
 
-    /// Starts a journal in the log that [`recover`](Self::recover) left records in, which stay
+    /// Starts a journal in the log in which [`recover`](Self::recover) left records. They stay
     /// alive until [`Journal::release_horizon`].
     ///
     /// # Errors
-    /// Thread creation.
+    /// As [`Journal::start`].
     pub fn resume(
         self,
         cache: Arc<Cache>,
@@ -216,8 +220,8 @@ impl Log {
         Journal::start(cache, self.open.scheme(), config)
     }
 
-    /// The most blocks that one transaction of a journal in this log may hold: what one write call
-    /// can change at once.
+    /// The most blocks that one transaction of a journal in this log may hold. It bounds what one
+    /// write call can change at once.
     pub fn max_transaction(&self, config: &JournalConfig) -> u64 {
         let scheme = self.open.scheme();
         let ring = scheme.media.first().map_or(0, |m| m.capacity());
@@ -225,8 +229,8 @@ impl Log {
         max_tx(&*scheme.codec, ring, config.memory, block_size)
     }
 
-    /// Has the log, which is empty, be as one that was never used, durably. Nothing of its use is
-    /// left, so it can begin with its first sequence number again.
+    /// Makes the log, which is empty, as one that was never used, durably. It can then begin with
+    /// its first sequence number again.
     ///
     /// # Errors
     /// The device's; `Corrupt` if it is not empty.
@@ -234,7 +238,7 @@ impl Log {
         self.jbd2.clear()
     }
 
-    /// The log again, after a replay changed it.
+    /// Opens the log again, after a replay changed it.
     ///
     /// # Errors
     /// As [`Log::open`].
@@ -284,8 +288,8 @@ impl Log {
         Journal::start(cache, scheme, config)
     }
 
-    /// Visits the records of the log from its tail on, [`RecordKind::End`] last; images are read
-    /// and checked.
+    /// Visits the records of the log from its tail on; images are read and checked. The last record
+    /// of each lane is its end ([`RecordKind::End`], or [`RecordKind::Lost`] for damage).
     ///
     /// # Errors
     /// The device's; `Corrupt` for damage that no crash explains.
@@ -293,8 +297,8 @@ impl Log {
         self.open.walk(visit)
     }
 
-    /// What [`recover`](Self::recover) would make of each transaction; of a damaged log, when it is
-    /// to be salvaged. Images are not read.
+    /// The verdict of [`recover`](Self::recover) on each transaction; for a damaged log the verdict
+    /// of a salvaging recovery. Images are not read.
     ///
     /// # Errors
     /// The device's; `Corrupt` for damage that no crash explains.

@@ -1,4 +1,4 @@
-//! What each lane of a log holds, read by several threads.
+//! The scan of all lanes of a log, by several threads.
 
 use stetfs_ondisk::num::to_usize;
 use stetfs_sync::plain::{
@@ -10,14 +10,14 @@ use stetfs_sync::plain::{
 use crate::error::Result;
 use crate::policy::{Medium, Scan, Scheme};
 
-/// Lanes that are read at once, at most: each may have a frame of 64 MiB in memory.
+/// The most lanes read at once: each may have a frame of 64 MiB in memory.
 const THREADS: usize = 4;
 
-/// What each lane holds. `progress` gets (done, of) in log blocks.
+/// Scans each lane. `progress` gets (done, of) in log blocks.
 ///
 /// # Errors
-/// The device's, or a log that contradicts itself in a way no crash explains: of the first lane
-/// that has one.
+/// The device's; `Corrupt` for a log that contradicts itself in a way no crash explains. The error
+/// is that of the first lane that has one.
 pub(crate) fn scan(scheme: &Scheme, progress: &mut dyn FnMut(u64, u64)) -> Result<Vec<Scan>> {
     let lane = |medium: &dyn Medium, progress: &mut dyn FnMut(u64, u64)| {
         scheme.codec.scan(medium, medium.tail(), progress)
@@ -44,7 +44,7 @@ pub(crate) fn scan(scheme: &Scheme, progress: &mut dyn FnMut(u64, u64)) -> Resul
                         return;
                     };
                     let scan = lane(&**medium, &mut |done, _| {
-                        // Who listens ends after those that tell.
+                        // The receiver outlives the senders.
                         let _ = tell.send((at, done));
                     });
                     found.lock().push((at, scan));

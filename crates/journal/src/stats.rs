@@ -1,4 +1,4 @@
-//! Counters of a journal.
+//! Counters and times of a journal.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -26,9 +26,9 @@ macro_rules! counters {
 counters! {
     /// Transactions committed.
     commits,
-    /// Synchronisations answered without a commit of their own (data only, or shared).
+    /// Syncs answered without a commit of their own (data only, or by a shared commit).
     plain_syncs,
-    /// Syncs asked for.
+    /// Syncs requested.
     syncs,
     /// Log blocks written.
     blocks_logged,
@@ -52,56 +52,56 @@ counters! {
     bytes_home,
     /// Checkpoint rounds.
     checkpoints,
-    /// Checkpoint rounds that somebody waited for.
+    /// Checkpoint rounds that a caller waited for.
     forced_checkpoints,
-    /// Transactions of other lanes that committed ones depend on.
+    /// Edges of committed transactions to transactions of other lanes.
     edges,
-    /// Handles that joined another lane than their thread's, for its log was full.
+    /// Handles that joined a lane other than their thread's, whose log was full.
     borrowed,
     /// Times a handle waited for a transaction to be locked and its snapshot taken.
     waits_locked,
-    /// Nanoseconds of those.
+    /// Nanoseconds of those waits.
     waiting_locked_nanos,
     /// Times a handle waited for room in the transaction, the log or memory.
     waits_room,
-    /// Nanoseconds of those.
+    /// Nanoseconds of those waits.
     waiting_room_nanos,
-    /// Pages copied by who changed them, because a snapshot still held them.
+    /// Pages copied by the thread that changed them, because a snapshot still held them.
     copies,
-    /// Bytes of those.
+    /// Bytes of those copies.
     copies_bytes,
-    /// Nanoseconds of those.
+    /// Nanoseconds of those copies.
     copying_nanos,
-    /// Pages copied by commits, ahead of who may change them (`copies=proactive`).
+    /// Pages copied by commits in advance (`copies=proactive`).
     copies_ahead,
-    /// Bytes of those.
+    /// Bytes of those copies.
     copies_ahead_bytes,
-    /// Nanoseconds of those.
+    /// Nanoseconds of those copies.
     copying_ahead_nanos,
     /// Blocks revoked in the log.
     revokes,
     /// Microseconds spent in commits, from lock to durable.
     commit_micros,
-    /// File-level records written.
+    /// Records of files written.
     file_records,
-    /// Data blocks in them.
+    /// Data blocks in those records.
     file_pages,
-    /// Bytes of them in the log.
+    /// Bytes of those records in the log.
     file_bytes,
     /// Flushes by the threads that sync files.
     file_flushes,
 }
 
-/// How long a journal's own work took.
+/// The times of a journal's own work.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JournalLatency {
-    /// Commits, from lock to durable; those that found nothing to commit are not among them.
+    /// Commits, from lock to durable, without those that found nothing to commit.
     pub commit: Latency,
-    /// Checkpoint rounds, without the pauses that they make for others.
+    /// Checkpoint rounds, without the pauses between their steps.
     pub checkpoint: Latency,
 }
 
-/// What [`JournalLatency`] is read from.
+/// The histograms behind [`JournalLatency`].
 #[derive(Default)]
 pub(crate) struct Times {
     pub commit: Histogram,
@@ -122,12 +122,12 @@ pub(crate) fn add_time(counter: &AtomicU64, begun: Instant) {
     bump(counter, nanos(begun.elapsed()));
 }
 
-/// A time in nanoseconds; all bits set for the half millennium and more that they cannot count.
+/// A time in nanoseconds; `u64::MAX` for times above some 584 years.
 pub(crate) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// [`nanos`], in microseconds.
+/// A time in microseconds; `u64::MAX` if there are more.
 pub(crate) fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }

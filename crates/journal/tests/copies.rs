@@ -1,4 +1,4 @@
-//! Who copies a page that a snapshot holds: the next writer, or the commit ahead of him. Neither
+//! Copies of pages that a snapshot holds: by the next writer, or ahead of it by the commit. Neither
 //! waits, and the log is the same.
 use crate::common::lanes::{LONG, Volume, committing};
 use crate::common::{BLOCKS, BS, LOG, block};
@@ -7,7 +7,7 @@ use stetfs_journal::JournalStats;
 use stetfs_journal::policy::Copies;
 
 const BOTH: [Copies; 2] = [Copies::OnWrite, Copies::Proactive];
-/// Blocks that a lane changes: they and their neighbours share nothing.
+/// The first of the blocks that each lane changes: they and their neighbours share nothing.
 const FIRST: u64 = 400;
 const EACH: u64 = 5;
 
@@ -17,7 +17,7 @@ fn homes(device: &dyn BlockDevice) -> Vec<u8> {
     bytes
 }
 
-/// Pages that writers copied, and those that commits copied.
+/// The pages that writers copied, and those that commits copied.
 fn copied(stats: JournalStats) -> (u64, u64) {
     let bytes = [stats.copies_bytes, stats.copies_ahead_bytes];
     let pages = [stats.copies, stats.copies_ahead];
@@ -36,8 +36,8 @@ fn change(v: &Volume, lane: u16, value: u8) -> stetfs_journal::CommitPoint {
     handle.stop()
 }
 
-/// The log's write hangs. Writers of the same lane and of another change the blocks in it, and come
-/// to their end meanwhile; what is committed then is what stood there before (tx.T3, tx.T4).
+/// While a write of the log hangs, writers of the same and of another lane change its blocks and
+/// complete. The commit has the content from before (tx.T3, tx.T4).
 #[test]
 fn nobody_waits_while_the_log_is_written() {
     let mut recovered = Vec::new();
@@ -73,8 +73,8 @@ fn nobody_waits_while_the_log_is_written() {
     assert!(recovered[0] == recovered[1], "the logs say the same");
 }
 
-/// Who comes between the snapshot and the commit's copies makes his own; the commit then leaves
-/// that page as it is.
+/// A writer that comes between the snapshot and the commit's copies makes its own copy; the commit
+/// then leaves that page as it is.
 #[test]
 fn a_page_is_copied_once() {
     let v = Volume::with_copies(Copies::Proactive);
@@ -90,7 +90,7 @@ fn a_page_is_copied_once() {
     drop(handle);
     drop(held);
     done.recv_timeout(LONG).unwrap().unwrap();
-    // A block that is filled anew takes another page: nothing is copied for it.
+    // A block that is filled anew takes another page, so nothing is copied for it.
     assert_eq!(copied(v.journal.stats()), (1, EACH - 2));
     let device = v.cut().0;
     for nr in FIRST..FIRST + EACH {
@@ -98,7 +98,7 @@ fn a_page_is_copied_once() {
     }
 }
 
-/// Times are of what happened: none was spent where nothing was copied and nobody waited.
+/// Times are counted only for what happened: without copies and waits they are 0.
 #[test]
 fn time_is_counted_where_it_is_spent() {
     for copies in BOTH {
@@ -117,7 +117,7 @@ fn time_is_counted_where_it_is_spent() {
     }
 }
 
-/// A writer that waits for the snapshot of his lane is counted with his time.
+/// A writer that waits for the snapshot of its lane is counted, with its time.
 #[test]
 fn a_wait_for_a_locked_transaction_is_timed() {
     let v = Volume::with_copies(Copies::OnWrite);

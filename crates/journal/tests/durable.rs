@@ -1,4 +1,4 @@
-//! What a device keeps that forgets all that is not flushed, and how a journal ends.
+//! A device that keeps only what was flushed, and the end of a journal.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,8 +12,7 @@ fn home(n: u64) -> u64 {
     400 + n % BLOCKS
 }
 
-/// All that was committed is there, whatever the log went through since: several times round it,
-/// with checkpoints.
+/// All committed content is there at every moment, over several laps of the log, with checkpoints.
 #[test]
 fn what_was_committed_is_kept_at_every_moment() {
     for kind in ALL {
@@ -29,7 +28,7 @@ fn what_was_committed_is_kept_at_every_moment() {
         };
         for round in 1..=200_u8 {
             let n = u64::from(round) * 5;
-            // Three at a time, so that the log is soon full.
+            // Three at a time fill the log sooner.
             for n in n..n + 3 {
                 let point = put(&cache, &journal, home(n), round);
                 if n % 2 == 0 {
@@ -48,7 +47,7 @@ fn what_was_committed_is_kept_at_every_moment() {
         }
         journal.shutdown().unwrap();
         all_there(&committed, "after the end");
-        // Home by itself, without a recovery.
+        // All is home, without a recovery.
         device.flush().unwrap();
         assert_eq!(
             block(&device.kept(), home(0))[0],
@@ -57,7 +56,7 @@ fn what_was_committed_is_kept_at_every_moment() {
     }
 }
 
-/// A journal that is dropped without an end leaves no thread behind that holds the device.
+/// A journal that is dropped without a shutdown leaves no thread behind that holds the device.
 #[test]
 fn a_dropped_journal_lets_go_of_its_device() {
     for kind in [Kind::Jbd2, Kind::Stet, Kind::Frame] {
@@ -70,7 +69,7 @@ fn a_dropped_journal_lets_go_of_its_device() {
     }
 }
 
-/// It says why it stopped, and who comes afterwards is told the same.
+/// A stopped journal reports the cause, and later callers get it, too.
 #[test]
 fn a_stopped_journal_says_why() {
     for kind in [Kind::Jbd2, Kind::Stet, Kind::Frame] {

@@ -1,4 +1,4 @@
-//! What the journal promises, for every scheme: the same suite, stamped per scheme.
+//! The guarantees of the journal, tested by one suite for every scheme.
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,7 +12,7 @@ fn shared(device: &MemDevice) -> Arc<dyn BlockDevice> {
     Arc::new(device.fork())
 }
 
-/// A device and a handle on the same bytes, to look at behind the journal's back.
+/// A device, also to be inspected behind the journal's back.
 fn volume(kind: Kind) -> Arc<MemDevice> {
     Arc::new(crate::common::format(kind))
 }
@@ -105,7 +105,7 @@ fn a_block_that_begins_with_the_magic_comes_back_whole() {
     }
 }
 
-/// A journaled block is freed, and used again for data that goes around the journal.
+/// A journaled block is freed, and reused for data that is written outside the journal.
 fn reuse_after_revoke(kind: Kind) -> Arc<MemDevice> {
     let device = volume(kind);
     let (cache, journal) = start(kind, device.clone());
@@ -242,7 +242,7 @@ fn many_threads_share_commits_and_lose_nothing() {
     }
 }
 
-/// Two lanes change one block: their transactions stand or fall together.
+/// Two lanes change one block: both transactions count, or neither.
 #[test]
 fn chained_lanes_commit_together() {
     let device = volume(Kind::Frame);
@@ -255,7 +255,7 @@ fn chained_lanes_commit_together() {
     let b = put(&cache, &journal, 500, 2);
     crate::common::frame::use_lane(0);
     assert_ne!(a.iter().next().unwrap().lane, b.iter().next().unwrap().lane);
-    // Asking for one commits both.
+    // A request for one commits both.
     journal.commit(&a).unwrap();
     let after = crashed(Kind::Frame, &device);
     assert_eq!(
@@ -266,7 +266,7 @@ fn chained_lanes_commit_together() {
         ),
         (1, 2, 2)
     );
-    // Without the second lane's part, the first is not valid either.
+    // Without the second lane's transaction the first is not valid either.
     let torn = device.fork();
     let second_lane = LOG / 2 + 1;
     torn.write(second_lane * BS as u64, &[0; BS]).unwrap();
@@ -296,7 +296,7 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 /// Runs operations against a model. A crash leaves the state of one moment at or after the last
-/// commit: the journal may commit by itself, but never half an operation.
+/// commit: the journal may commit by itself, but never half of an operation.
 fn run_model(kind: Kind, ops: &[Op]) {
     let device = volume(kind);
     let (cache, journal) = start(kind, device.clone());
@@ -314,7 +314,7 @@ fn run_model(kind: Kind, ops: &[Op]) {
                 handle.revoke(*nr, 1).unwrap();
                 handle.stop();
                 journal.commit_all().unwrap();
-                // A freed block's content is anybody's guess until it is used again.
+                // A freed block's content is undefined until it is used again.
                 live.remove(nr);
                 states = vec![live];
             }
@@ -378,7 +378,7 @@ fn recovery_can_be_interrupted_and_repeated() {
         journal.commit(&point).unwrap();
     }
     let once = crashed(Kind::Jbd2, &device);
-    // The first recovery got half of its home writes out.
+    // The first recovery wrote half of its images home.
     let half = device.fork();
     for nr in 300..320 {
         half.write(nr * BS as u64, &block(&once, nr)).unwrap();
@@ -407,7 +407,7 @@ fn a_damaged_image_of_a_committed_transaction_is_an_error_and_changes_nothing() 
     );
     assert!(matches!(result, Err(JournalError::Format(_))), "{result:?}");
     assert_eq!(block(&*copy, 300), [0; BS]);
-    // The canary does not look, and lets the damage through.
+    // The canary skips the check, and lets the damage through.
     let copy: Arc<dyn BlockDevice> = Arc::new(device.fork());
     recover_at(
         Kind::Jbd2,

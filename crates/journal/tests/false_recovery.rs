@@ -1,8 +1,8 @@
-//! LDJ's false recovery (TOS 2019, §4.3): a stale block completes a torn frame, and what comes out
-//! decompresses.
+//! LDJ's false recovery (TOS 2019, §4.3): a stale block completes a torn frame, and the result can
+//! be decompressed.
 //!
-//! Here the stale block is the worst that there can be: from a frame of the same epoch, lane,
-//! sequence and stamp, whose LZ4 stream has the same shape and other literals. Nothing is trimmed.
+//! The stale block here is the worst case: it is from a frame of the same epoch, lane, sequence and
+//! stamp, whose LZ4 stream has the same shape and other literals. Nothing is trimmed.
 use std::sync::Arc;
 
 use crate::common::{BLOCKS, BS, Kind, block, frames, recover_at, scheme, start};
@@ -10,12 +10,12 @@ use stetfs_block::{BlockDevice, MemDevice};
 use stetfs_journal::Canary;
 
 const KIND: Kind = Kind::StetLz4;
-/// Homes of the images.
+/// The home blocks of the images.
 const HOMES: std::ops::Range<u64> = 400..412;
 
-/// What version `v` of the transaction puts into a home block: noise that LZ4 keeps as literals,
-/// then a run. Around the noise both versions have the same, so that no match reaches into it in
-/// one of them only.
+/// The content of a home block in version `v` of the transaction: noise that LZ4 keeps as literals,
+/// then a run. The bytes around the noise are the same in both versions, so that no match reaches
+/// into the noise in only one of them.
 fn image(v: u64, nr: u64) -> Vec<u8> {
     let mut rng = fastrand::Rng::with_seed(v * 1000 + nr);
     let noise = 1..BS / 2 - 1;
@@ -28,7 +28,7 @@ fn image(v: u64, nr: u64) -> Vec<u8> {
         .collect()
 }
 
-/// An empty log in use, as both versions find it.
+/// An empty log in use, on which both versions are committed.
 fn base() -> MemDevice {
     let device = crate::common::format(KIND);
     let shared: Arc<dyn BlockDevice> = Arc::new(device.fork());
@@ -38,7 +38,7 @@ fn base() -> MemDevice {
     MemDevice::from_image(&bytes)
 }
 
-/// The device right after the one commit of version `v`.
+/// The device right after the commit of version `v`.
 fn committed(base: &MemDevice, v: u64) -> MemDevice {
     let device = Arc::new(base.fork());
     let (cache, journal) = start(KIND, device.clone());
@@ -51,7 +51,7 @@ fn committed(base: &MemDevice, v: u64) -> MemDevice {
     device.fork()
 }
 
-/// Log blocks of the only frame.
+/// The log blocks of the only frame.
 fn frame(device: &MemDevice) -> std::ops::Range<u64> {
     let first = frames(device)[0];
     let head = block(device, first);
@@ -59,7 +59,7 @@ fn frame(device: &MemDevice) -> std::ops::Range<u64> {
     first..first + u64::from(blocks)
 }
 
-/// Transactions that a recovery takes, and the homes after it.
+/// The number of transactions that a recovery accepts, and the home blocks after it.
 fn recovered(device: &MemDevice, canary: Canary) -> (u64, Vec<Vec<u8>>) {
     let device: Arc<dyn BlockDevice> = Arc::new(device.fork());
     let report = recover_at(KIND, &device, canary);
@@ -81,7 +81,8 @@ fn a_stale_block_never_completes_a_torn_frame() {
         ..Canary::default()
     };
     let mut fooled = 0;
-    // CJ1 new, CJ2 stale, CJ3 new, and all the others: each set of stale blocks but none and all.
+    // Every set of stale blocks except none and all; CJ1 new, CJ2 stale, CJ3 new (the paper's case)
+    // is one.
     let count = place.end - place.start;
     for stale in 1..(1u64 << count) - 1 {
         let torn = new.fork();
@@ -92,7 +93,8 @@ fn a_stale_block_never_completes_a_torn_frame() {
         let (taken, homes) = recovered(&torn, Canary::default());
         assert_eq!(taken, 0, "stale blocks {stale:b} are taken");
         assert!(homes.iter().all(|h| h.iter().all(|b| *b == 0)));
-        // Nothing but the checksums tells: without them it is recovered, and is no version at all.
+        // Only the checksums show it: without them the frame is recovered, and is no version at
+        // all.
         let (taken, homes) = recovered(&torn, careless);
         fooled += u64::from(taken == 1 && homes != whole(1) && homes != whole(2));
     }

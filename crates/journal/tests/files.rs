@@ -1,4 +1,4 @@
-//! File-level records in their lanes.
+//! Records of files in their lanes.
 use std::sync::Arc;
 
 use crate::common::{BLOCKS, BS, area, format, put};
@@ -65,7 +65,7 @@ fn start_holding(
     (cache, journal.unwrap())
 }
 
-/// Recovers a copy of the device as it is now.
+/// Recovers a copy of the device.
 fn recovered(device: &MemDevice) -> Result<Recovery, String> {
     let device: Arc<dyn BlockDevice> = Arc::new(device.fork());
     let log = StetLog::open(area(device.clone()), superblock(&device), Canary::default());
@@ -94,7 +94,7 @@ fn sync(journal: &Journal, body: &[u8]) {
     journal.records().unwrap().write(&place, body, &[]).unwrap();
 }
 
-/// Log blocks where a record begins.
+/// The log blocks at which records begin.
 fn records(device: &MemDevice) -> Vec<u64> {
     let kind = |nr: &u64| crate::common::block(device, *nr)[50] == 2;
     crate::common::frames(device)
@@ -131,7 +131,7 @@ fn records_live_until_a_transaction_holds_what_they_hold() {
     journal.commit(&point).unwrap();
     sync(&journal, b"three");
     assert_eq!(bodies(&device), [b"three"]);
-    // Also when the transaction has left the log.
+    // The same holds when the transaction has left the log.
     journal.checkpoint().unwrap();
     assert_eq!(bodies(&device), [b"three"]);
     put(&cache, &journal, 301, 1);
@@ -139,7 +139,7 @@ fn records_live_until_a_transaction_holds_what_they_hold() {
     assert!(bodies(&device).is_empty());
 }
 
-/// Several times what the lane can hold.
+/// The lane is filled several times over.
 #[test]
 fn a_lane_has_room_again_after_a_commit() {
     let device = Arc::new(format(crate::common::Kind::Stet));
@@ -164,7 +164,7 @@ fn a_lane_has_room_again_after_a_commit() {
                 .unwrap()
                 .write(&place.unwrap(), &body, &[])
                 .unwrap();
-            // None are left if a transaction holds it already.
+            // There is none if a transaction has superseded it already.
             if let Some(newest) = bodies(&device).last() {
                 assert_eq!(newest, &body, "round {round}");
             }
@@ -192,7 +192,7 @@ fn a_record_vouches_for_the_newest_transaction() {
     put(&cache, &journal, 300, 2);
     journal.commit_all().unwrap();
     let newest = *crate::common::frames(&device).last().unwrap();
-    // Nothing says that it was durable: it may be what a power cut left.
+    // Nothing proves that it was durable: a power cut may have torn it.
     assert_eq!(
         recovered(&damaged(&device, newest))
             .unwrap()
@@ -218,7 +218,7 @@ fn a_record_vouches_for_those_in_other_lanes() {
         let (one, two) = records(&device).into_iter().partition(|at| lane(*at) == 1);
         [one, two]
     };
-    // A full lane makes way for the other, if the thread stays where it is.
+    // The thread moves to the other lane when its own is full, if it stays on one processor.
     let first_is_full = || {
         sync(&journal, &[7; 1500]);
         by_lane().iter().all(|lane: &Vec<u64>| !lane.is_empty())
@@ -294,7 +294,7 @@ fn records_stay_alive_while_they_are_applied() {
     drop(journal);
     drop(cache);
     let found = recovered(&device).unwrap();
-    // In place this time.
+    // This time the device itself is recovered.
     let at: Arc<dyn BlockDevice> = device.clone();
     let scheme = |at: &Arc<dyn BlockDevice>| {
         StetLog::open(area(at.clone()), superblock(at), Canary::default())

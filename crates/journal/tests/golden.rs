@@ -1,5 +1,5 @@
-//! The figure of the Z-Journal paper that shows a recovery (USENIX ATC 2021, fig. 5), by the real
-//! log: "(lane, transaction)".
+//! The recovery figure of the Z-Journal paper (USENIX ATC 2021, fig. 5), rebuilt with the real log.
+//! Its notation is "(lane, transaction)".
 use std::sync::Arc;
 
 use crate::common::lanes::{LONG, Volume, committing, tx};
@@ -7,25 +7,25 @@ use crate::common::{BS, LOG, block};
 use stetfs_block::BlockDevice;
 use stetfs_journal::{Canary, CommitPoint, Log, RecordKind, RecoveryOptions, TxId};
 
-/// The figure's blocks 0 and 1; one that (1,8) and (2,7) both change; and one that either has
-/// alone.
+/// The figure's blocks 0 and 1, one that (1,8) and (2,7) both change, and one that each of them
+/// changes alone.
 const BLOCK_0: u64 = 400;
 const BLOCK_1: u64 = 401;
 const SHARED: u64 = 402;
 const OF_1_8: u64 = 403;
 const OF_2_7: u64 = 404;
 
-/// How (1,8) depends on (2,7).
+/// The dependency between (1,8) and (2,7): edges in both directions, or a one-directional edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Chain {
     BothWays,
     OneWay,
 }
 
-/// The log just before the crash, whole.
+/// The complete log just before the crash.
 fn log(chain: Chain) -> Volume {
     let v = Volume::new();
-    // What came before has left the log.
+    // Earlier transactions have left the log.
     for (lane, count) in [(0, 2), (1, 6), (2, 5)] {
         for value in 0..count {
             commit(&v, &v.put(lane, 410 + u64::from(lane), value));
@@ -63,7 +63,7 @@ fn is(device: &Arc<dyn BlockDevice>) -> [u8; 5] {
     [BLOCK_0, BLOCK_1, SHARED, OF_1_8, OF_2_7].map(|nr| block(&**device, nr)[0])
 }
 
-/// The log is the figure's: these transactions, and these edges between them.
+/// The log has the figure's transactions, and the edges between them.
 #[test]
 fn the_log_is_that_of_the_figure() {
     for chain in [Chain::BothWays, Chain::OneWay] {
@@ -91,7 +91,7 @@ fn the_log_is_that_of_the_figure() {
     }
 }
 
-/// (1,8) must follow (2,7), which is not there: it is dropped. Block 0 comes from (0,4), block 1
+/// (1,8) depends on (2,7), which is missing, so it is dropped. Block 0 comes from (0,4), block 1
 /// from (2,6).
 #[test]
 fn the_figure_recovers_as_the_paper_says() {
@@ -106,7 +106,7 @@ fn the_figure_recovers_as_the_paper_says() {
         assert_eq!((report.transactions, report.invalid), (4, 1), "{report:?}");
         let dropped: Vec<_> = report.dropped.iter().map(|d| (d.tx, d.needs)).collect();
         assert_eq!(dropped, [(tx(1, 8), tx(2, 7))]);
-        // A recovery that ignores edges is seen.
+        // A recovery that ignores edges is detected.
         let canary = Canary {
             ignore_edges: true,
             ..Canary::default()
@@ -121,7 +121,8 @@ fn the_figure_recovers_as_the_paper_says() {
     }
 }
 
-/// The other end is lost. Chained both ways (2,7) goes, too; one way it stays.
+/// The other transaction is missing. With edges in both directions (2,7) is dropped, too; with a
+/// one-directional edge it stays.
 #[test]
 fn an_edge_holds_back_only_what_it_points_from() {
     for (chain, of_2_7) in [(Chain::BothWays, 0), (Chain::OneWay, 27)] {
@@ -138,8 +139,8 @@ fn an_edge_holds_back_only_what_it_points_from() {
     }
 }
 
-/// Damage in one lane, with a later frame that tells of it, is an error. Salvage leaves out what
-/// follows in that lane, and of the others what depends on that, and no more.
+/// Damage in one lane is an error if a later frame proves that the content was durable. Salvage
+/// leaves out the rest of that lane, and in other lanes only what depends on it.
 #[test]
 fn salvage_takes_of_other_lanes_only_what_depends_on_the_damage() {
     let v = log(Chain::BothWays);
@@ -157,8 +158,8 @@ fn salvage_takes_of_other_lanes_only_what_depends_on_the_damage() {
     assert_eq!(dropped, [(tx(1, 8), tx(2, 7))]);
 }
 
-/// What `stetfs dump journal` shows of the figure: the walk finds (1,8) and its edge, the verdict
-/// says why it is dropped, and that of the others only the newest images go home.
+/// The output of `stetfs dump journal` for the figure: the walk finds (1,8) and its edge; the
+/// verdict says why it is dropped, and that only the newest images go home.
 #[test]
 fn the_verdict_is_what_recovery_does() {
     let v = log(Chain::BothWays);

@@ -1,4 +1,4 @@
-//! Transactions of several lanes that share blocks: what the engine owes them whatever happens
+//! Transactions of several lanes that share blocks: the engine's guarantees, whatever happens
 //! between two of its steps.
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -8,8 +8,9 @@ use crate::common::{BS, block};
 use stetfs_block::BlockDevice;
 use stetfs_journal::{Canary, RecoveryOptions};
 
-/// A lane is locked and waits for a handle. Who changes a block that it lists does not wait, for
-/// that handle may need what he holds; and the commit goes on only with both (tx.T4).
+/// A lane is locked and waits for a handle. A thread that changes a block which the lane lists does
+/// not wait, because that handle may need a lock that the thread holds. The commit continues only
+/// with both transactions (tx.T4).
 #[test]
 fn who_touches_a_locked_lane_joins_its_commit() {
     let v = Volume::new();
@@ -35,7 +36,7 @@ fn who_touches_a_locked_lane_joins_its_commit() {
         let grown = v.journal.hold("group-locked");
         drop(locked);
         open.stop();
-        // Its own handles have stopped; it comes again, for the other lane.
+        // The lane's own handles have stopped; the commit comes again, for the other lane.
         grown.await_one();
         assert!(done.try_recv().is_err(), "it was told too early");
         drop(grown);
@@ -45,7 +46,7 @@ fn who_touches_a_locked_lane_joins_its_commit() {
     assert_eq!(block(&*v.cut().0, 400)[..2], [1, 2]);
 }
 
-/// What another lane does with a block whose image is being taken, or is taken and known to nobody
+/// The action of another lane on a block whose image is being taken, or is taken and not listed
 /// yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
@@ -54,9 +55,9 @@ enum Then {
     ChangesAndFrees,
 }
 
-/// A snapshot is under way. Who changes a block that it holds does not wait, and his change is not
-/// in it; who frees it keeps the image from being replayed over what is there next (tx.T3, tx.T4,
-/// tx.T5).
+/// A snapshot is under way. A thread that changes one of its blocks does not wait, and the change
+/// is not in the snapshot. If the thread frees the block, the image is not replayed over the
+/// block's next content (tx.T3, tx.T4, tx.T5).
 #[test]
 fn a_snapshot_has_no_later_change() {
     for then in [Then::Changes, Then::Frees, Then::ChangesAndFrees] {
@@ -74,7 +75,7 @@ fn a_snapshot_has_no_later_change() {
     assert_eq!(is, 1, "the older image is replayed");
 }
 
-/// What block 400 holds in the end.
+/// The content of block 400 in the end.
 fn beside_a_snapshot(then: Then, place: &'static str, canary: Canary) -> u8 {
     let v = Volume::with_fault(3, 0, canary);
     let point = v.put(1, 400, 1);
@@ -98,8 +99,9 @@ fn beside_a_snapshot(then: Then, place: &'static str, canary: Canary) -> u8 {
     block(&*v.cut().0, 400)[0]
 }
 
-/// A checkpoint brings the newest image of a block home, but not all of an older transaction that
-/// has one, too. As long as that one stands in its log, so does the newer (checkpoint.K3).
+/// A checkpoint writes the newest image of a block home, but not all images of an older transaction
+/// that has one, too. As long as the older transaction is in its log, so is the newer one
+/// (checkpoint.K3).
 #[test]
 fn an_older_image_is_not_left_alone_in_the_log() {
     assert_eq!(after_a_checkpoint(Canary::default()), [3, 2]);
@@ -114,7 +116,7 @@ fn an_older_image_is_not_left_alone_in_the_log() {
     );
 }
 
-/// What blocks 400 and 401 hold after a cut.
+/// The content of blocks 400 and 401 after a cut.
 fn after_a_checkpoint(canary: Canary) -> [u8; 2] {
     let v = Volume::with_fault(3, 0, canary);
     let first = v.put(2, 400, 1);
@@ -139,8 +141,8 @@ fn after_a_checkpoint(canary: Canary) -> [u8; 2] {
     is
 }
 
-/// Threads in lanes of their own change blocks of all; each block counts its changes, and so does a
-/// block of the thread. What a cut leaves has all changes or none of each handle (tx.T1).
+/// Threads in lanes of their own change shared blocks. Each block counts its changes, and so does a
+/// block of each thread. After a cut all or none of each handle's changes are there (tx.T1).
 #[test]
 fn threads_that_share_blocks_lose_nothing() {
     const THREADS: u16 = 6;
@@ -189,8 +191,8 @@ fn counts(device: &dyn BlockDevice, nr: u64) -> u64 {
     u64::from_le_bytes(block(device, nr)[..8].try_into().unwrap())
 }
 
-/// What one lane changed and another frees belongs to neither's log, and the two stand or fall
-/// together. (tx.T2)
+/// A block that one lane changed and another frees is in neither lane's log, and both transactions
+/// count, or neither. (tx.T2)
 #[test]
 fn what_another_lane_frees_is_not_logged() {
     for first in [0, 1] {
@@ -200,7 +202,7 @@ fn what_another_lane_frees_is_not_logged() {
         v.journal.commit_all().unwrap();
         let (device, found) = v.cut();
         assert!(block(&*device, 400) == [0; BS], "{:?}", found.report);
-        // It can be used again, for what is not journaled.
+        // The block can be reused, for content that is not journaled.
         v.device.write(400 * BS as u64, &[9; BS]).unwrap();
         v.journal.checkpoint().unwrap();
         assert!(block(&*v.device, 400) == [9; BS]);
@@ -208,7 +210,7 @@ fn what_another_lane_frees_is_not_logged() {
     }
 }
 
-/// The same where the change is committed already, and still in the log (tx.T5).
+/// The same with a change that is committed already, and still in the log (tx.T5).
 #[test]
 fn what_another_lane_frees_is_revoked() {
     let v = Volume::new();
@@ -238,7 +240,7 @@ fn a_record_lives_until_the_lane_commits_that_its_changes_are_in() {
     assert!(v.cut().1.records.is_empty());
 }
 
-/// A lane in which nothing happens keeps no record alive.
+/// A lane without changes keeps no record alive.
 #[test]
 fn idle_lanes_hold_nothing_back() {
     let v = Volume::with_records();
@@ -251,7 +253,7 @@ fn idle_lanes_hold_nothing_back() {
     }
 }
 
-/// Chains both ways, over three lanes: all or nothing, whichever is asked for (tx.T4).
+/// Edges in both directions over three lanes: all or nothing, whichever is requested (tx.T4).
 #[test]
 fn what_is_chained_commits_together() {
     for asked in 0..3 {
@@ -266,8 +268,8 @@ fn what_is_chained_commits_together() {
     }
 }
 
-/// Two lanes commit at once and a crash leaves the one without the other: a record lives on whose
-/// changes are in the one that is missing (record.F3).
+/// Two lanes commit together, and a crash leaves only one of them: a record whose changes are in
+/// the missing one stays alive (record.F3).
 #[test]
 fn half_a_group_supersedes_no_records() {
     for missing in 0..2 {
@@ -283,7 +285,7 @@ fn half_a_group_supersedes_no_records() {
     }
 }
 
-/// A commit takes one flush, whatever the number of its lanes; with the first of them one more, for
+/// A commit takes one flush, whatever the number of its lanes; the first commit takes one more, for
 /// the header.
 #[test]
 fn a_group_is_sealed_by_one_flush() {
@@ -300,7 +302,7 @@ fn a_group_is_sealed_by_one_flush() {
     }
 }
 
-/// With FUA it takes none, if everything else that was written is durable.
+/// With FUA a commit takes no flush, if all other writes are durable.
 #[test]
 fn a_group_needs_no_flush_where_the_device_has_fua() {
     for lanes in [1, 2, 3] {
@@ -311,7 +313,7 @@ fn a_group_needs_no_flush_where_the_device_has_fua() {
             v.journal.commit_all().unwrap();
             assert_eq!(v.device.stats().flushes - before, expected, "{lanes} lanes");
         };
-        // The header, too.
+        // The header is written with FUA, too.
         commit(0);
         v.seen.write(900 * BS as u64, &[1; BS]).unwrap();
         commit(1);
@@ -319,8 +321,8 @@ fn a_group_needs_no_flush_where_the_device_has_fua() {
     }
 }
 
-/// One lane is busy, the others have never been used: it goes on in their logs, and what it wrote
-/// last counts.
+/// One lane is busy, and the others have never been used. The thread continues in their logs, and
+/// its last changes count.
 #[test]
 fn a_full_lane_goes_on_in_the_log_of_an_idle_one() {
     let v = Volume::new();
@@ -328,7 +330,7 @@ fn a_full_lane_goes_on_in_the_log_of_an_idle_one() {
     let mut last = 0;
     for i in 0..2000 {
         last = (i % 251) as u8;
-        // What it changes is in the lane that is full.
+        // The blocks that it changes are in transactions of the full lane.
         for nr in 400..404 {
             let point = v.put(0, nr, last);
             if nr == 403 {

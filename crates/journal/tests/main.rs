@@ -1,4 +1,4 @@
-//! The journal on devices in memory: one program, a module for each subject.
+//! Tests of the journal on devices in memory: one program, with a module for each subject.
 
 #![allow(clippy::unwrap_used)]
 
@@ -10,7 +10,7 @@ mod false_recovery;
 mod files;
 mod golden;
 mod lanes;
-mod lead;
+mod leader;
 mod places;
 mod rest;
 mod room;

@@ -1,5 +1,5 @@
-//! Places say where an image stands verbatim, at a checkpoint and at recovery; what is not there
-//! byte for byte has none.
+//! The places of images, at a checkpoint and at recovery: only an image that is in the log byte for
+//! byte has one.
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use stetfs_journal::{Cache, Canary, Journal, JournalConfig, RecoveryOptions, Res
 
 type Places = BTreeMap<u64, Option<Place>>;
 
-/// Looks at what goes home.
+/// A home policy that checks and records the images it gets.
 #[derive(Clone, Default)]
 struct Spy(Arc<Mutex<Places>>);
 
@@ -66,7 +66,7 @@ fn spied(kind: Kind, device: &Arc<dyn BlockDevice>, fresh: bool) -> (Spy, Scheme
     (spy, scheme)
 }
 
-/// The places at a checkpoint, and at the recovery of what a crash before it left.
+/// The places at a checkpoint, and at the recovery after a crash before it.
 fn places(kind: Kind) -> (Places, Places) {
     let mem = crate::common::format(kind);
     let device: Arc<dyn BlockDevice> = Arc::new(mem.fork());
@@ -82,7 +82,7 @@ fn places(kind: Kind) -> (Places, Places) {
         ..JournalConfig::default()
     };
     let journal = Journal::start(cache.clone(), scheme, config).unwrap();
-    // Round the ring, and an older image of each.
+    // Several laps of the ring, with older images of each block.
     for round in 0..98 {
         for nr in [PLAIN, NOISE, MAGIC] {
             let handle = journal.begin(1).unwrap();
@@ -122,10 +122,10 @@ fn only_what_stands_in_the_log_as_it_is_has_a_place() {
         assert_eq!(at_home, at_recovery, "{kind:?}");
         let has_place = [PLAIN, NOISE, MAGIC].map(|nr| at_home[&nr].is_some());
         let expected = match kind {
-            // Packed, but for what that would not make smaller.
+            // Packed, except for noise, which would not shrink.
             Kind::StetLz4 | Kind::StetZstd | Kind::StetZero => [false, true, false],
             Kind::Frame | Kind::Stet | Kind::StetDiscard => [true; 3],
-            // Escaped.
+            // The block with the magic is escaped.
             _ => [true, true, false],
         };
         assert_eq!(has_place, expected, "{kind:?}");

@@ -1,4 +1,4 @@
-//! A journal at rest: nothing begins, and nothing is written (rest.R1).
+//! Tests of a journal at rest: nothing begins, and nothing is written (rest.R1).
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use crate::common::lanes::{LONG, Volume, on};
 use crate::common::{BS, block};
 use stetfs_journal::{Canary, Wait};
 
-/// Long enough for what is not held back.
+/// A time long enough for work that nothing holds back.
 const SHORT: Duration = Duration::from_millis(200);
 
 fn waits<T>(answer: &Receiver<T>) {
@@ -17,7 +17,7 @@ fn waits<T>(answer: &Receiver<T>) {
     ));
 }
 
-/// A home in the volume of `common`.
+/// A home block of the volume.
 const HOME: u64 = 400;
 
 #[test]
@@ -56,7 +56,7 @@ fn handles_wait_for_a_journal_at_rest() {
     v.journal.shutdown().unwrap();
 }
 
-/// Who waits at the gate when the journal stops is told.
+/// A handle that waits at the gate when the journal stops gets the error.
 #[test]
 fn handles_that_wait_are_told_of_a_stop() {
     let v = Volume::new();
@@ -75,8 +75,8 @@ fn handles_that_wait_are_told_of_a_stop() {
     });
 }
 
-/// A sync that has its place for a record, but has not written it: rest waits for it. None gets a
-/// place then.
+/// A sync has reserved space for a record and not written it: rest waits for it, and no other
+/// record gets space.
 #[test]
 fn rest_waits_for_records() {
     let v = Volume::with_records();
@@ -101,7 +101,7 @@ fn rest_waits_for_records() {
     assert!(records.reserve(9, 0, None).is_none(), "of a closed log");
 }
 
-/// A record is not written to the log of a journal that stopped, and its sync fails.
+/// A record is not written to the log of a stopped journal, and its sync fails.
 #[test]
 fn a_stopped_journal_takes_no_record() {
     let v = Volume::with_records();
@@ -114,7 +114,7 @@ fn a_stopped_journal_takes_no_record() {
     assert!(v.device.to_vec() == before);
 }
 
-/// A deliberate fault leaves the gate open: what is written all the same stops the journal.
+/// A deliberate fault leaves the gate open: a write then stops the journal.
 #[test]
 fn a_write_at_rest_stops_the_journal() {
     let canary = Canary {

@@ -1,4 +1,4 @@
-//! Room in the log: nobody waits for what cannot come, whatever a transaction frees.
+//! Room in the log: no wait is endless, whatever a transaction frees.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use stetfs_journal::{
 use stetfs_ondisk::jbd2::JournalSuperblock;
 use zerocopy::IntoBytes;
 
-/// Homes of blocks: enough for a revoke of each to take more than a narrow lane.
+/// The number of home blocks: enough for a revoke of each to take more than a narrow lane.
 const HOMES: u64 = 12_000;
 
-/// The codecs, each with the lanes that it can have.
+/// The codecs, each with the numbers of lanes to test.
 const CODECS: [(Option<Compression>, &[u16]); 5] = [
     (None, &[1]),
     (Some(Compression::None), &[1, 2, 3, 10, 40]),
@@ -33,7 +33,7 @@ struct Shape {
     block_size: u32,
     /// Log blocks.
     log: u64,
-    /// jbd2's format without.
+    /// The compression; none for jbd2's format.
     compression: Option<Compression>,
     lanes: u16,
 }
@@ -51,7 +51,7 @@ impl Shape {
             lanes: self.lanes,
             compression: self.compression.unwrap_or_default(),
             chunk: 16 << 10,
-            // One lane is wide, and the others are as narrow as may be.
+            // One lane is wide, and the others are as narrow as possible.
             least: 9,
             most: 120,
             ..StetOptions::default()
@@ -66,7 +66,7 @@ impl Shape {
         LogArea::new(device, self.block_size, &[(0, self.log)])
     }
 
-    /// The policies of the log on the device; of a new one, if it is `fresh`.
+    /// The policies of the log on the device, or with `fresh` of a new log.
     fn scheme(&self, device: &Arc<dyn BlockDevice>, fresh: bool) -> Result<Scheme> {
         let area = self.area(device.clone());
         let Some(_) = self.compression else {
@@ -92,7 +92,7 @@ impl Shape {
         Ok(log?.scheme(&options, true))
     }
 
-    /// The volume, if a log of this size is accepted.
+    /// Starts the volume, if a log of this size is accepted.
     fn start(self, canary: Canary) -> Result<Volume> {
         let size = u64::from(self.block_size);
         let device = Arc::new(MemDevice::new(self.blocks() * size));
@@ -125,7 +125,7 @@ impl Shape {
         })
     }
 
-    /// With the smallest log that is accepted.
+    /// Starts the volume with the smallest log that is accepted.
     fn smallest(mut self, canary: Canary) -> Volume {
         self.log = 2;
         loop {
@@ -138,7 +138,7 @@ impl Shape {
     }
 }
 
-/// Waits for a commit, not for ever.
+/// Waits for a commit, with a time limit.
 fn committed(v: &Volume, point: CommitPoint) -> std::result::Result<(), String> {
     let (done, is_done) = std::sync::mpsc::channel();
     let journal = v.journal.clone();
@@ -148,7 +148,7 @@ fn committed(v: &Volume, point: CommitPoint) -> std::result::Result<(), String> 
 }
 
 impl Volume {
-    /// Logs a block for each home, by transactions as large as they may be in the first lane.
+    /// Logs a block for each home, by transactions of the largest size in the first lane.
     fn fill(&self) {
         on(0);
         let mut at = 0;
@@ -165,7 +165,7 @@ impl Volume {
         }
     }
 
-    /// Frees each home in one transaction of a lane.
+    /// Frees every home block in one transaction of a lane.
     fn free_all(&self, lane: u16) -> CommitPoint {
         on(lane);
         let handle = self.journal.begin(1).unwrap();
@@ -173,7 +173,7 @@ impl Volume {
         handle.stop()
     }
 
-    /// Writes to each home past the journal, as to a new owner's block, and crashes: recovery
+    /// Writes to every home block outside the journal, as a new owner would, and crashes: recovery
     /// leaves them as they are.
     fn is_kept(&self) {
         let size = self.shape.block_size as usize;
@@ -194,8 +194,8 @@ impl Volume {
     }
 }
 
-/// room.W1: one transaction frees all that the log of all lanes holds, in the smallest log of each
-/// kind. Its revokes take more than its ring, or the ring is full of what they void.
+/// room.W1: one transaction frees everything in the log of all lanes, in the smallest log of each
+/// kind. Its revokes take more than its ring, or the ring is full of the images that they void.
 #[test]
 fn a_transaction_that_frees_all_ends() {
     for block_size in [1024, 4096] {
@@ -214,7 +214,7 @@ fn a_transaction_that_frees_all_ends() {
                 let freed = v.free_all(lanes - 1);
                 committed(&v, freed).unwrap();
                 v.is_kept();
-                // The log goes on.
+                // The log can still be used.
                 v.fill();
                 v.is_kept_after_all_lanes(lanes);
                 v.journal.shutdown().unwrap();
@@ -224,7 +224,7 @@ fn a_transaction_that_frees_all_ends() {
 }
 
 impl Volume {
-    /// Frees parts in all lanes at once, chained by a block that they share.
+    /// Frees parts of the home blocks in all lanes at once.
     fn is_kept_after_all_lanes(&self, lanes: u16) {
         let mut all = CommitPoint::none();
         let each = HOMES / u64::from(lanes);
@@ -240,8 +240,8 @@ impl Volume {
     }
 }
 
-/// A deliberate fault keeps revokes of what is out of the log: the commit is refused, and not
-/// waited for.
+/// A deliberate fault keeps revokes of images that have left the log: the commit is refused, and
+/// does not wait.
 #[test]
 fn what_no_ring_holds_is_an_error() {
     let shape = Shape {

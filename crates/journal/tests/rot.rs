@@ -1,9 +1,9 @@
-//! Bits of the log that change after they were durable: an error, not a log that ends early.
+//! Damage of the log after it was durable: an error, not an early end of the log.
 use std::sync::Arc;
 
-use crate::common::{BLOCKS, BS, Kind, block, frames, put, recover_at, scheme, start};
+use crate::common::{BLOCKS, BS, Kind, block, frames, put, recover_at, scheme, start, start_with};
 use stetfs_block::{BlockDevice, MemDevice};
-use stetfs_journal::{Canary, RecoveryOptions, recover};
+use stetfs_journal::{Canary, JournalConfig, RecoveryOptions, recover};
 use stetfs_ondisk::jbd2::BlockType;
 use stetfs_ondisk::jbd2::block::read_header;
 use stetfs_ondisk::stet::header::copy_at;
@@ -25,7 +25,7 @@ fn find(device: &MemDevice, kind: BlockType) -> Vec<u64> {
         .collect()
 }
 
-/// Turns a bit of this log block.
+/// Flips a bit of this log block.
 fn rot(device: &MemDevice, nr: u64, byte: u64) {
     let at = nr * BS as u64 + byte;
     let mut old = [0];
@@ -33,7 +33,7 @@ fn rot(device: &MemDevice, nr: u64, byte: u64) {
     device.write(at, &[old[0] ^ 4]).unwrap();
 }
 
-/// Recovers; gives which of the three blocks are home, and what was left out.
+/// Recovers. Returns which of the three blocks are home, and what was left out.
 fn recovered(
     kind: Kind,
     device: &Arc<MemDevice>,
@@ -52,7 +52,7 @@ fn recovered(
     Ok(((300..303).map(home).collect(), found.report.damage.lines()))
 }
 
-/// What a recovery brings home, or its error, with a bit of this log block turned.
+/// The blocks that a recovery writes home after a bit of this log block is flipped, or its error.
 fn with_rot(kind: Kind, nr: u64, byte: u64) -> Result<Vec<bool>, String> {
     let device = Arc::new(volume(kind));
     rot(&device, nr, byte);
@@ -61,7 +61,7 @@ fn with_rot(kind: Kind, nr: u64, byte: u64) -> Result<Vec<bool>, String> {
     Ok(home)
 }
 
-/// What is whole goes home if that is wished, and what the damage hid does not come back later.
+/// Salvage writes intact images home, and content that the damage hid does not come back later.
 #[test]
 fn a_damaged_log_is_salvaged() {
     for kind in [Kind::Jbd2, Kind::Stet, Kind::StetLz4] {
@@ -73,7 +73,7 @@ fn a_damaged_log_is_salvaged() {
             ),
             _ => (frames(&whole)[1], frames(&whole)[1] + 1),
         };
-        // Its end or head, and what it holds.
+        // The end or head of a transaction, and its content.
         for (nr, byte, home) in [
             (second, 20, [true, false, false]),
             (image, 3, [true, false, true]),
@@ -88,7 +88,7 @@ fn a_damaged_log_is_salvaged() {
                 "{kind:?} {nr}: {damage:?}"
             );
 
-            // The log is empty, and a transaction in it is followed by no older one.
+            // The log is empty now, and no older transaction follows a new one in it.
             assert_eq!(recovered(kind, &device, false).unwrap().1, [""; 0]);
             let (cache, journal) = start(kind, device.clone());
             let point = put(&cache, &journal, 300, 9);
@@ -115,14 +115,15 @@ fn rot_in_what_was_committed_is_an_error() {
             }
             let newest = with_rot(kind, commits[2], byte);
             if byte < 12 {
-                // With nothing behind it the newest commit block may as well not have been written.
+                // Without anything behind it, the newest commit block may as well not have been
+                // written.
                 assert_eq!(newest, Ok(vec![true, true, false]));
             } else {
-                // It was: what it says lies in one sector.
+                // The commit block was written: its contents are in one sector.
                 assert!(newest.unwrap_err().contains("was committed, but"));
             }
         }
-        // What stood behind the record's sector is nobody's.
+        // The rest of the block behind the record's sector has no meaning.
         assert_eq!(with_rot(kind, commits[2], 600), Ok(vec![true; 3]));
         for nr in descriptors.iter().map(|d| d + 1) {
             let why = with_rot(kind, nr, 100).unwrap_err();
@@ -131,7 +132,7 @@ fn rot_in_what_was_committed_is_an_error() {
     }
 }
 
-/// One sum for the whole transaction, in its commit block.
+/// One checksum for the whole transaction, in its commit block.
 #[test]
 fn rot_under_a_transactions_sum_is_an_error() {
     let kind = Kind::Jbd2V1;
@@ -140,7 +141,7 @@ fn rot_under_a_transactions_sum_is_an_error() {
     let descriptors = find(&whole, BlockType::Descriptor);
     assert_eq!((commits.len(), descriptors.len()), (3, 3));
     for i in 0..3 {
-        // The UUID behind the first tag, the image, the sum itself and its kind.
+        // The UUID behind the first tag, the image, the checksum itself and its kind.
         let places = [
             (descriptors[i], 30),
             (descriptors[i] + 1, 3),
@@ -152,14 +153,14 @@ fn rot_under_a_transactions_sum_is_an_error() {
             assert!(why.contains("was committed, but"), "{why}");
         }
     }
-    // A commit block without a sum is one that was written while the log had none.
+    // A commit block without a checksum was written while the log had none.
     let device = Arc::new(volume(kind));
     let at = commits[1] * BS as u64 + 12;
     device.write(at, &[0; 8]).unwrap();
     assert_eq!(recovered(kind, &device, false).unwrap().0, [true; 3]);
 }
 
-/// A revoke block that says nothing sensible: without it, what was freed would come back.
+/// A revoke block without valid contents: without it, freed blocks would come back.
 #[test]
 fn a_senseless_revoke_block_is_an_error() {
     for kind in [Kind::Jbd2NoChecksum, Kind::Jbd2V1] {
@@ -192,19 +193,19 @@ fn rot_in_a_frame_that_others_follow_is_an_error() {
             for nr in &frames[..2] {
                 let why = with_rot(kind, *nr, byte)
                     .expect_err(&format!("{kind:?}, log block {nr}, byte {byte}"));
-                assert!(why.contains("was committed, for frame"), "{why}");
+                assert!(why.contains("was committed (frame"), "{why}");
             }
-            // With nothing behind it the newest frame may as well have been torn.
+            // Without anything behind it, the newest frame may as well have been torn.
             let last = with_rot(kind, frames[2], byte);
             assert_eq!(last, Ok(vec![true, true, false]), "{kind:?}, byte {byte}");
         }
         // The copy of the header that says that the log is in use.
         let newest = copy_at(3, BS as u32);
         let why = with_rot(kind, newest, 64).unwrap_err();
-        assert!(why.contains("its newer copy is damaged"), "{why}");
+        assert!(why.contains("the header's newer copy is damaged"), "{why}");
         let older = with_rot(kind, copy_at(2, BS as u32), 64);
         assert_eq!(older, Ok(vec![true; 3]), "{kind:?}");
-        // Its chunk.
+        // The chunk of the frame.
         for nr in &frames[..2] {
             let why = with_rot(kind, nr + 1, 3).unwrap_err();
             assert!(why.contains("does not match its checksum"), "{why}");
@@ -212,11 +213,15 @@ fn rot_in_a_frame_that_others_follow_is_an_error() {
     }
 }
 
-/// Without barriers a frame may be whole before the one in front of it.
+/// Without barriers a frame may be complete before the one in front of it.
 #[test]
 fn without_barriers_a_hole_ends_the_log() {
     let device = Arc::new(crate::common::format(Kind::Stet));
-    let (cache, journal) = crate::common::start_with(Kind::Stet, device.clone(), false);
+    let config = JournalConfig {
+        barrier: false,
+        ..JournalConfig::default()
+    };
+    let (cache, journal) = start_with(Kind::Stet, device.clone(), config);
     for nr in 300..303 {
         journal.commit(&put(&cache, &journal, nr, 7)).unwrap();
     }
@@ -259,7 +264,7 @@ fn with_async_commit_the_next_transaction_tells() {
     }
 }
 
-/// Damage behind a torn transaction is damage all the same, if what was committed follows it.
+/// Damage behind a torn transaction is damage if committed content follows it.
 #[test]
 fn a_torn_transaction_hides_no_damage() {
     let kind = Kind::Jbd2Async;
@@ -271,21 +276,21 @@ fn a_torn_transaction_hides_no_damage() {
     assert!(why.contains("was committed, but"), "{why}");
 }
 
-/// What a log says of an older log that was here: a commit block that was written earlier than the
-/// one before it ends it.
+/// A commit block of an older log in the same place: its time is before that of the transaction in
+/// front of it, so the log ends there.
 #[test]
 fn a_commit_block_of_an_older_log_ends_the_log() {
     let kind = Kind::Jbd2;
     let device = Arc::new(volume(kind));
     let commits = find(&device, BlockType::Commit);
-    // Seconds of its time: its checksum does not match any more.
+    // The seconds of its time; its checksum no longer matches.
     let at = commits[2] * BS as u64 + 48;
     device.write(at, &1000u64.to_be_bytes()).unwrap();
     assert_eq!(
         recovered(kind, &device, false).unwrap().0,
         [true, true, false]
     );
-    // The dry run foretells the same.
+    // A dry run reports damage, too.
     let shared: Arc<dyn BlockDevice> = Arc::new(volume(kind));
     let image = find(&volume(kind), BlockType::Descriptor)[1] + 1;
     shared.write(image * BS as u64, &[9; 3]).unwrap();

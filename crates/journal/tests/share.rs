@@ -1,4 +1,4 @@
-//! `home=share`: what is home after checkpoints and recoveries is what `home=copy` brings there.
+//! `home=share`: after checkpoints and recoveries the home blocks are as with `home=copy`.
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -19,14 +19,14 @@ use stetfs_journal::{
 use stetfs_ondisk::jbd2::MAGIC;
 use zerocopy::IntoBytes;
 
-/// What the device answers when a batch was torn.
+/// The error of the device for a torn batch.
 const EIO: i32 = 5;
-/// A unit of the device.
+/// The size of a block, and of a unit of the device, in bytes.
 const BS: u64 = 4096;
 const LOG: u64 = 128;
 const BLOCKS: u64 = 256;
 
-/// Data in jbd2's log, in frames as it is, and in frames packed.
+/// Data in jbd2's log, in raw frames, and in packed frames.
 const JOURNALS: [&str; 3] = [
     "data",
     "data,codec=frames",
@@ -37,7 +37,7 @@ fn journal(text: &str, home: &str) -> Composition {
     format!("{text},home={home}").parse().unwrap()
 }
 
-/// An empty volume in memory that shares batches of so many.
+/// An empty volume in memory that shares batches of at most `pairs` units.
 fn format(pairs: u64, block: u64) -> MemDevice {
     let device = MemDevice::new(BLOCKS * BS).with_share(pairs, false);
     let mut sb = superblock(block as u32, LOG as u32);
@@ -99,7 +99,7 @@ impl Volume {
         handle.stop()
     }
 
-    /// Commits blocks from `first` on, one of which jbd2 escapes.
+    /// Commits blocks from `first` on; jbd2 escapes one in eight.
     fn fill(&self, first: u64, count: u64, seed: u64) {
         let mut point = CommitPoint::none();
         for nr in first..first + count {
@@ -113,7 +113,7 @@ impl Volume {
     }
 }
 
-/// Bytes that no codec makes smaller, of some seeds; else one value.
+/// The content of a block: noise for two seeds of three, else one value.
 fn content(block: u64, seed: u64, escaped: bool) -> Vec<u8> {
     let mut bytes = vec![seed as u8; block as usize];
     if !seed.is_multiple_of(3) {
@@ -136,7 +136,7 @@ fn recover(device: &Arc<dyn BlockDevice>, block: u64, how: &Composition) -> Reco
     found.unwrap().report
 }
 
-/// What lies behind the log.
+/// The content behind the log.
 fn homes(device: &dyn BlockDevice, block: u64) -> Vec<u8> {
     let mut bytes = vec![0; (BLOCKS * BS - LOG * block) as usize];
     device.read(LOG * block, &mut bytes).unwrap();
@@ -152,8 +152,7 @@ fn sent(stats: JournalStats) -> (u64, u64) {
     (stats.shared, stats.copied)
 }
 
-/// Checkpoint and recovery bring home the same bytes by either way, and both count what they
-/// shared.
+/// Checkpoint and recovery bring the same bytes home with both policies, and count the same shares.
 #[test]
 fn shared_homes_are_those_of_copying() {
     for text in JOURNALS {
@@ -191,8 +190,8 @@ fn shared_homes_are_those_of_copying() {
     }
 }
 
-/// What the device cannot share is written: it takes no pair, its unit is larger than a block, or
-/// it has no SHARE.
+/// Images that cannot be shared are written: the device takes no pairs, its unit is larger than a
+/// block, or it has no SHARE.
 #[test]
 fn what_cannot_be_shared_is_copied() {
     let how = journal("data,codec=frames", "share");
@@ -223,12 +222,12 @@ fn what_cannot_be_shared_is_copied() {
     assert_eq!(sent(volume.stats()), (0, 20));
 }
 
-/// A device that shares less than it says.
+/// A device that shares less than its limits say.
 struct Refusing {
     inner: MemDevice,
-    /// Units of a batch.
+    /// The most units of a batch.
     most: u64,
-    /// Homes that it does not share to.
+    /// Home blocks that it does not share to.
     never: Vec<u64>,
     batches: Mutex<Vec<u64>>,
 }
@@ -307,8 +306,8 @@ fn a_refused_batch_is_shared_in_smaller_ones_and_copied_where_that_is_not_enough
     }
 }
 
-/// share.S4: a part of a batch arrives, then the power goes: in the checkpoint, in recovery, in the
-/// next one. The last brings all home.
+/// share.S4: a part of a batch arrives, then the power goes: in a checkpoint, in a recovery, and in
+/// the next one. The last recovery brings all home.
 #[test]
 fn recovery_repeats_what_a_cut_left_of_a_batch() {
     for text in JOURNALS {
@@ -348,8 +347,8 @@ fn recovery_repeats_what_a_cut_left_of_a_batch() {
     }
 }
 
-/// Log space that was used again too early: some request to what was shared from, before the share
-/// was flushed, and then the tail.
+/// The first use of log space that comes too early: a request to a place that was shared from,
+/// before the share was flushed and the tail after it.
 fn released_early(text: &str, canary: Canary) -> Option<String> {
     let how = journal(text, "share");
     let device = Arc::new(Recorder::new(format(32, BS)));
@@ -358,7 +357,7 @@ fn released_early(text: &str, canary: Canary) -> Option<String> {
         volume.fill(140 + round % 30, 8, round * 100);
         volume.journal.checkpoint().unwrap();
     }
-    // What was shared and not flushed since; then, whose tail was not written and flushed since.
+    // Places shared from since the last flush, and those whose tail is not yet written and flushed.
     let (mut young, mut old) = (Vec::<(u64, u64)>::new(), Vec::new());
     let (mut shared, mut tail_written) = (0, false);
     for event in device.take_log().events {
@@ -372,7 +371,7 @@ fn released_early(text: &str, canary: Canary) -> Option<String> {
             if young.iter().chain(&old).any(over) {
                 return Some(format!("{len} bytes at {at}"));
             }
-            // Superblock, or copies of the header.
+            // The superblock, or the copies of the header.
             tail_written |= at < 3 * BS;
             if at < 3 * BS && !young.is_empty() {
                 return Some("the tail".into());
@@ -396,8 +395,8 @@ fn released_early(text: &str, canary: Canary) -> Option<String> {
     None
 }
 
-/// share.S3, checkpoint.K2: the share, a flush, the tail durably, and only then a trim or another
-/// use of what was shared from.
+/// share.S3, checkpoint.K2: the share, a flush, the tail durably, and only then a trim or a reuse
+/// of the place that was shared from.
 #[test]
 fn a_log_block_is_released_after_the_flush_that_follows_its_share() {
     let trimmed = "data,codec=frames,trim=discard";
@@ -408,8 +407,8 @@ fn a_log_block_is_released_after_the_flush_that_follows_its_share() {
         home_volatile: true,
         ..Canary::default()
     };
-    // Where nothing is trimmed, the flush of a later commit makes the tail durable before its space
-    // is used again.
+    // Without a trim, the flush of a later commit makes the tail durable before its space is used
+    // again.
     let tail_volatile = Canary {
         tail_volatile: true,
         ..Canary::default()
@@ -423,7 +422,7 @@ fn a_log_block_is_released_after_the_flush_that_follows_its_share() {
     }
 }
 
-/// An SSD with a volatile cache, and the empty volume on it.
+/// An SSD with a volatile cache, and an empty volume on it.
 fn ssd() -> Arc<Ssd> {
     let geometry = Geometry::new(BLOCKS * BS, 16 * BS, 25).unwrap();
     let ssd = Ssd::new(FtlKind::Page.make(geometry), true);
@@ -434,8 +433,8 @@ fn ssd() -> Arc<Ssd> {
     Arc::new(ssd)
 }
 
-/// The simulated SSD's references keep what is shared when the log is trimmed and used again, and
-/// when its power goes.
+/// The references of the simulated SSD keep shared content when the log is trimmed and reused, and
+/// when the power goes.
 #[test]
 fn the_simulated_ssd_keeps_what_is_shared() {
     for text in [
@@ -473,7 +472,7 @@ fn the_simulated_ssd_keeps_what_is_shared() {
     }
 }
 
-/// What is shared is not written a second time.
+/// Shared images are not written a second time.
 #[test]
 fn a_checkpoint_that_shares_writes_little() {
     let written = ["copy", "share"].map(|home| {
@@ -512,9 +511,9 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Runs operations by both ways home, and compares what is there after each checkpoint, recovery
-/// and the end. What is home of a freed block says nothing: the checkpoint thread, which goes by
-/// the time of day, may have brought it home before or not.
+/// Runs operations with both home policies, and compares the home blocks after each checkpoint and
+/// recovery, and at the end. Freed blocks are not compared: the checkpoint thread, which runs by
+/// the clock, may or may not have written them home.
 fn compare(text: &str, pairs: u64, ops: &[Op]) {
     let ways = ["copy", "share"].map(|home| {
         let (device, how) = (Arc::new(format(pairs, BS)), journal(text, home));
@@ -546,7 +545,7 @@ fn compare(text: &str, pairs: u64, ops: &[Op]) {
                     volume.journal.commit_all().unwrap();
                 }
                 Op::Commit => volume.journal.commit_all().unwrap(),
-                // A crash finds the same transactions in both.
+                // A crash finds the same transactions with both.
                 Op::Checkpoint | Op::Crash => {
                     volume.journal.commit_all().unwrap();
                     if matches!(op, Op::Checkpoint) {

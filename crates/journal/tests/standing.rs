@@ -1,5 +1,5 @@
-//! A recovery of more than is in memory at once: all is proven before the first block goes home,
-//! and what the device shares is not read again (share.S5).
+//! A recovery of more images than are in memory at once: all are checked before the first goes
+//! home, and those that the device shares are not read again (share.S5).
 use std::sync::Arc;
 
 use crate::common::superblock;
@@ -12,11 +12,11 @@ use stetfs_journal::{
 use zerocopy::IntoBytes;
 
 const BS: u64 = 4096;
-/// Half of it holds all images: no checkpoint comes.
+/// The number of log blocks. All images take less than half, so that no checkpoint runs.
 const LOG: u64 = 20_000;
-/// More than 32 MiB, which are in memory at once.
+/// The number of images: more than 32 MiB, which is one batch.
 const IMAGES: u64 = 8_500;
-/// Of a transaction.
+/// The images of a transaction.
 const EACH: u64 = 500;
 
 fn log(device: &Arc<dyn BlockDevice>) -> Log {
@@ -29,7 +29,7 @@ fn content(nr: u64) -> [u8; BS as usize] {
     page
 }
 
-/// A volume with all that in its log, and nothing home.
+/// A volume with all these images in its log, and none of them home.
 fn crashed() -> MemDevice {
     let memory = Arc::new(MemDevice::new((LOG + IMAGES) * BS).with_share(256, true));
     let mut sb = superblock(BS as u32, LOG as u32);
@@ -106,16 +106,16 @@ fn what_is_shared_is_read_once() {
             assert!(at_home(&*device, nr) == content(nr), "{home}: block {nr}");
         }
     }
-    // Beside the images: descriptors and commit blocks, with what is around them, and what is
-    // looked at behind the end.
+    // The other blocks: descriptors and commit blocks with their surroundings, and the search
+    // behind the end.
     let beside = |most: u64| most..most + 1024;
     let [copied, shared] = read[..] else { panic!() };
     assert!(beside(IMAGES).contains(&shared), "{read:?}");
     assert!(beside(2 * IMAGES).contains(&copied), "{read:?}");
 }
 
-/// share.S5. Rot in the last image that would be shared: nothing goes home, or with salvage all but
-/// that.
+/// share.S5: damage in the last image that would be shared. Nothing goes home, or with salvage all
+/// other images.
 #[test]
 fn rot_is_found_before_anything_is_shared() {
     let crashed = crashed();

@@ -1,4 +1,4 @@
-//! The tail of the log and home writes that take long.
+//! The tail of the log, and slow writes of images to their home locations.
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use crate::common::frame::use_lane;
 use crate::common::{ALL, BS, Kind, block, crashed, put, start};
 use stetfs_block::{BlockDevice, MemDevice, Read, Result, Stats, Write};
 
-/// Holds writes to one block back until they are let go.
+/// A device that holds back writes to one block until they are released.
 struct Holding {
     inner: MemDevice,
     block: u64,
@@ -83,9 +83,9 @@ impl BlockDevice for Holding {
     }
 }
 
-/// A transaction frees a block whose home write is under way: it is durable, and waits for the
-/// write before it counts as valid. When the write is done the checkpoint moves the tail; not past
-/// the one that waited, for its own images are not home (checkpoint.K2).
+/// A transaction frees a block that is being written home. It is durable, and waits for the write
+/// before it is valid. After the write the checkpoint moves the tail, but not past the transaction
+/// that waited: its own images are not home (checkpoint.K2).
 #[test]
 fn the_tail_stays_before_a_transaction_that_waited_for_home_writes() {
     for kind in ALL {
@@ -111,8 +111,8 @@ fn the_tail_stays_before_a_transaction_that_waited_for_home_writes() {
                 );
                 std::thread::sleep(Duration::from_millis(1));
             }
-            // Now it is durable. It lets go of the log, which the checkpoint takes next, when it
-            // waits.
+            // The transaction is durable now. While it waits it lets go of the list, which the
+            // checkpoint takes next.
             waits.await_one();
             drop(waits);
             device.hold(false);
@@ -127,9 +127,9 @@ fn the_tail_stays_before_a_transaction_that_waited_for_home_writes() {
     }
 }
 
-/// Of two lanes that commit together one frees a block whose home write is under way. While it
-/// waits for the write the other is in the list of what goes home already: so it counts as valid
-/// from then on (checkpoint.K1), and a checkpoint that comes between may take it.
+/// Two lanes commit together, and one of them frees a block that is being written home. While it
+/// waits for the write the other is in the checkpoint list already. So that one is valid from then
+/// on (checkpoint.K1), and a checkpoint may take it.
 #[test]
 fn what_waits_to_go_home_is_valid() {
     let device = Arc::new(Holding::new(crate::common::format(Kind::Frame), 300));

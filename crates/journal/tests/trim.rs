@@ -4,7 +4,7 @@ use std::sync::Arc;
 use crate::common::{BS, Kind, block, crashed, format, frames, put, start};
 use stetfs_block::{Event, Recorder};
 
-/// Twice around the ring and more, a checkpoint after every few commits.
+/// Several laps of the ring, with a checkpoint after every few commits.
 #[test]
 fn freed_frames_are_gone_and_live_ones_stay() {
     for kind in [Kind::Stet, Kind::StetDiscard, Kind::StetZero] {
@@ -29,7 +29,7 @@ fn freed_frames_are_gone_and_live_ones_stay() {
     }
 }
 
-/// What is trimmed is behind a tail that was flushed before (checkpoint.K2).
+/// Trimmed space is behind a tail that was flushed before (checkpoint.K2).
 #[test]
 fn the_tail_is_durable_first() {
     let device = Arc::new(Recorder::new(format(Kind::StetDiscard)));

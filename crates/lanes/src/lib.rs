@@ -1,8 +1,8 @@
-//! A scheme for tests (`journal=lanes`): several lanes of transactions over the StetFS log, a lane
-//! for each thread.
+//! A scheme for tests (`journal=lanes`): several lanes of transactions over the StetFS log, chosen
+//! by thread.
 //!
-//! It shows that a scheme is a folder that registers itself, and it makes the engine meet the rules
-//! for blocks that lanes share. For use there is `zjournal`.
+//! It shows that a scheme is a folder that registers itself, and it exercises the engine's rules
+//! for blocks that lanes share. The scheme for production use is `zjournal`.
 
 #![forbid(unsafe_code)]
 
@@ -13,10 +13,10 @@ use stetfs_journal::compose::{
 use stetfs_journal::policy::Ordering;
 use stetfs_sync::thread_number;
 
-/// Lanes where nobody says how many.
+/// The default number of lanes.
 const LANES: u16 = 2;
 
-/// Where transactions of any thread go, in the order in which threads came.
+/// The ordering by thread: threads are assigned to lanes in the order in which they came.
 struct ByThread(u16);
 
 impl Ordering for ByThread {

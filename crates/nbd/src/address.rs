@@ -1,4 +1,4 @@
-//! Where an export is, as a URI (the NBD project's `doc/uri.md`).
+//! The address of an export, as a URI (the NBD project's `doc/uri.md`).
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -6,10 +6,10 @@ use std::str::FromStr;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
-/// The port of NBD servers.
+/// The default port of NBD servers.
 const PORT: u16 = 10809;
 
-/// What needs no escape in a path or a query of ours.
+/// The escape set for paths and queries that this module prints.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'/')
     .remove(b'.')
@@ -17,54 +17,54 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'_');
 
 /// An export of a server: `nbd://HOST[:PORT]/EXPORT`, `nbd+unix:///EXPORT?socket=PATH`; with TLS
-/// `nbds://` and `nbds+unix://`, and `tls-certificates=DIRECTORY` as a part of the query.
+/// `nbds://` and `nbds+unix://`, and `tls-certificates=DIRECTORY` in the query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     pub(crate) endpoint: Endpoint,
-    /// Its name; the server's default if empty.
+    /// The export's name; the server's default export if empty.
     pub(crate) export: String,
     pub(crate) tls: Option<Certificates>,
 }
 
-/// Where the server listens.
+/// The endpoint that the server listens on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Endpoint {
-    /// A name or number of a host, without brackets, and a port.
+    /// A host name or IP address without brackets, and a port.
     Tcp(String, u16),
-    /// The path of a socket.
+    /// The path of a Unix socket.
     Unix(PathBuf),
 }
 
-/// What TLS trusts and shows.
+/// The certificates for TLS: those to trust and those to present.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Certificates {
-    /// The directory with `ca-cert.pem` and, where the server asks who it is, `client-cert.pem` and
-    /// `client-key.pem`.
+    /// The directory with `ca-cert.pem` and, where the server asks for a client certificate,
+    /// `client-cert.pem` and `client-key.pem`.
     pub(crate) directory: PathBuf,
-    /// The name that the server's certificate has to have, if not the host's.
+    /// The name that the server's certificate must have, if not the host's.
     pub(crate) hostname: Option<String>,
 }
 
-/// Why a text is no address of an export.
+/// The error for a text that is no address of an export.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text} is no address of an NBD export: {reason}")]
+#[error("{text} is not the address of an NBD export: {reason}")]
 pub struct BadAddress {
     text: String,
     reason: String,
 }
 
 impl Address {
-    /// Whether a path is meant as an address, be it a right one or not.
+    /// Whether a path is meant as an address, valid or not.
     pub fn is_meant(path: &Path) -> bool {
         path.to_str().and_then(scheme).is_some()
     }
 
-    /// Whether all goes through TLS.
+    /// Whether the connection uses TLS.
     pub fn is_encrypted(&self) -> bool {
         self.tls.is_some()
     }
 
-    /// The path of its socket, where that is a Unix one.
+    /// The path of the socket, for a Unix socket.
     pub fn socket(&self) -> Option<&Path> {
         match &self.endpoint {
             Endpoint::Unix(path) => Some(path),
@@ -72,7 +72,7 @@ impl Address {
         }
     }
 
-    /// Its port, where it is on TCP.
+    /// The port, for TCP.
     pub fn port(&self) -> Option<u16> {
         match &self.endpoint {
             Endpoint::Unix(_) => None,
@@ -80,7 +80,7 @@ impl Address {
         }
     }
 
-    /// What says which export it is, without what says how to get at it.
+    /// The text that identifies the export: the address without its TLS settings.
     pub(crate) fn identity(&self) -> String {
         Address {
             tls: None,
@@ -90,7 +90,7 @@ impl Address {
     }
 }
 
-/// The scheme of an address (is it a socket's? with TLS?) and what follows.
+/// The scheme of an address (is it a Unix socket? with TLS?) and the rest of the text.
 fn scheme(text: &str) -> Option<(bool, bool, &str)> {
     let (scheme, rest) = text.split_once("://")?;
     let (is_unix, is_tls) = match scheme {
@@ -107,7 +107,7 @@ fn decoded(text: &str) -> Result<String, String> {
     let bytes = percent_decode_str(text).decode_utf8();
     bytes
         .map(|s| s.into_owned())
-        .map_err(|_| format!("{text} is no UTF-8"))
+        .map_err(|_| format!("{text} is not valid UTF-8"))
 }
 
 impl FromStr for Address {
@@ -145,7 +145,7 @@ fn parse(text: &str) -> Result<Address, String> {
         (false, _) => tcp(authority)?,
         (true, _) if !authority.is_empty() => {
             return Err(
-                "a socket has no host: write three slashes, nbd+unix:///EXPORT?socket=PATH".into(),
+                "a socket has no host: use three slashes, nbd+unix:///EXPORT?socket=PATH".into(),
             );
         }
         (true, Some(path)) => Endpoint::Unix(path),
@@ -177,23 +177,20 @@ fn parse(text: &str) -> Result<Address, String> {
     })
 }
 
-/// A path that means the same wherever the process goes.
+/// The absolute form of a path, valid in any working directory.
 fn absolute(path: String) -> Result<PathBuf, String> {
     std::path::absolute(&path).map_err(|e| format!("{path}: {e}"))
 }
 
 fn tcp(authority: &str) -> Result<Endpoint, String> {
     if authority.contains('@') {
-        return Err("NBD has no users".into());
+        return Err("an NBD address has no user name".into());
     }
     let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => {
             let (host, port) = rest.split_once(']').ok_or("the bracket is not closed")?;
             let port = port.strip_prefix(':').or(port.is_empty().then_some(""));
-            (
-                host,
-                port.ok_or("behind the bracket comes :PORT or nothing")?,
-            )
+            (host, port.ok_or("only :PORT may follow the bracket")?)
         }
         None => authority.split_once(':').unwrap_or((authority, "")),
     };
@@ -202,7 +199,9 @@ fn tcp(authority: &str) -> Result<Endpoint, String> {
     }
     let port = match port {
         "" => PORT,
-        port => port.parse().map_err(|_| format!("{port} is no port"))?,
+        port => port
+            .parse()
+            .map_err(|_| format!("{port} is not a port number"))?,
     };
     Ok(Endpoint::Tcp(decoded(host)?, port))
 }
@@ -285,10 +284,10 @@ mod tests {
         for (text, why) in [
             ("nbd://", "the host is missing"),
             ("nbd:///d", "the host is missing"),
-            ("nbd://a:b/d", "b is no port"),
-            ("nbd://a:99999/d", "99999 is no port"),
+            ("nbd://a:b/d", "b is not a port number"),
+            ("nbd://a:99999/d", "99999 is not a port number"),
             ("nbd://[::1/d", "bracket is not closed"),
-            ("nbd://u@a/d", "no users"),
+            ("nbd://u@a/d", "no user name"),
             ("nbd://a/d?what=1", "no parameter what"),
             ("nbd://a/d?socket=/x", "no parameter socket"),
             ("nbd://a/d?tls-certificates=/x", "is for nbds://"),

@@ -1,4 +1,5 @@
-//! Keeping this machine's other programs off. A server knows nothing of locks.
+//! The claim on an export: it keeps this machine's other programs off. A lock on the server is not
+//! possible, as NBD has none.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;
@@ -7,19 +8,20 @@ use std::time::Duration;
 
 use crate::address::Address;
 
-/// A name in this machine's abstract namespace of sockets, which one process has at a time, and no
-/// longer than it lives.
+/// A name in this machine's abstract socket namespace. One process has it at a time, and it ends
+/// with that process.
 #[derive(Debug)]
 pub(crate) struct Claim {
     _socket: UnixDatagram,
 }
 
-/// Who only looks whether somebody has it has it himself, for a moment.
+/// Attempts before the name counts as taken. A program that only checks whether the name is free
+/// holds it for a moment itself.
 const TRIES: u32 = 20;
 
 impl Claim {
     /// # Errors
-    /// `AddrInUse` if somebody has it.
+    /// `AddrInUse` if another program holds the name.
     pub(crate) fn take(address: &Address) -> io::Result<Claim> {
         let number = xxhash_rust::xxh3::xxh3_64(address.identity().as_bytes());
         let name = SocketAddr::from_abstract_name(format!("stetfs/nbd/{number:016x}"))?;

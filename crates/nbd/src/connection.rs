@@ -1,14 +1,17 @@
-//! One connection: requests out, replies in, several under way.
+//! One connection to a server: it sends requests and receives replies, several at a time.
 //!
-//! There is no thread for replies. Who waits for one receives for all, until his own has come; then
-//! another waiter does. So a process that has one thread only stays so.
+//! There is no thread for replies. One thread that waits for a reply receives for all threads until
+//! its own reply has come; then another waiter takes over. A thread whose request the socket does
+//! not take receives meanwhile. So a process with one thread stays single-threaded.
 
 use std::collections::HashMap;
 use std::io::{self, BufReader, Read};
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
+use rustix::event::PollFlags;
 
 use crate::error::{Result, Trouble};
 use crate::handshake::{self, Export};
@@ -18,32 +21,35 @@ use crate::stream::Stream;
 use crate::tls::Tls;
 use crate::wire::{self, Command, Request, be16, be32, be64, chunk};
 
-/// Bytes of an error's message at most.
+/// Maximum length of an error message in bytes.
 const MESSAGE_MAX: u32 = 1 << 16;
-/// Errors of a reply at most; each may be for a part of what was asked for.
+/// Maximum number of errors in a reply; each may be for a part of the request.
 const ERRORS_MAX: u32 = 64;
-/// A server that is left is not waited for.
+/// Time limit for taking leave of a server.
 const LEAVE: Duration = Duration::from_secs(2);
-/// A thread that waits for another one's receiving looks at its deadline so often.
+/// Interval at which a thread that waits for the receiving thread checks its own deadline.
 const LOOK: Duration = Duration::from_millis(100);
+/// Interval at which a thread whose request the socket does not take checks whether another thread
+/// still receives.
+const LOOK_TO_SEND: Duration = Duration::from_millis(5);
 
 pub(crate) struct Connection {
     stream: Arc<Stream>,
     is_structured: bool,
-    /// How long the server may take to answer.
+    /// Time limit for the server's answer to a request.
     patience: Duration,
-    /// A request goes out whole.
+    /// Held while a request is sent, so that requests go out whole.
     sending: Mutex<()>,
-    /// Who receives has it.
+    /// Held by the receiving thread.
     incoming: Mutex<BufReader<Incoming>>,
     state: Mutex<State>,
-    /// A reply came, or nobody receives.
+    /// Signals that a reply came, or that no thread receives any more.
     changed: Condvar,
 }
 
 struct Incoming {
     stream: Arc<Stream>,
-    /// Of the request whose thread receives.
+    /// The deadline of the receiving thread's own request.
     until: Deadline,
 }
 
@@ -55,29 +61,29 @@ impl Read for Incoming {
 
 #[derive(Default)]
 struct State {
-    /// Cookies given out.
+    /// Number of cookies given out.
     cookies: u64,
     waiting: HashMap<u64, Waiting>,
     is_receiving: bool,
     lost: Option<Trouble>,
 }
 
-/// A request that was sent.
+/// A request that was sent and waits for its reply.
 struct Waiting {
     command: Command,
     offset: u64,
-    /// What is read. Who receives it has taken it meanwhile.
+    /// The buffer of a read. The receiving thread takes it out meanwhile.
     data: Vec<u8>,
-    /// Bytes of it that came.
+    /// Bytes of it that have been received.
     got: u64,
     errno: Option<i32>,
-    /// Errors that came.
+    /// Number of errors received.
     errors: u32,
     is_done: bool,
 }
 
 impl Connection {
-    /// Connects and shakes hands.
+    /// Connects, and runs the handshake.
     ///
     /// # Errors
     /// See [`handshake::shake`].
@@ -106,17 +112,17 @@ impl Connection {
         Ok((connection, described))
     }
 
-    /// Why it is lost, if it is.
+    /// The reason for which the connection is lost, if it is.
     pub(crate) fn lost(&self) -> Option<Trouble> {
         self.state.lock().lost.clone()
     }
 
-    /// Ends it; who waits for a reply gets none.
+    /// Closes the connection; pending requests get no reply.
     pub(crate) fn close(&self) {
         self.lose(io::Error::from(io::ErrorKind::NotConnected).into());
     }
 
-    /// Takes leave of the server, when nothing is under way any more.
+    /// Disconnects in an orderly way, when no request is pending any more.
     pub(crate) fn take_leave(&self) {
         let leave = Request {
             command: Command::Disconnect,
@@ -126,15 +132,16 @@ impl Connection {
         };
         if self.lost().is_none() {
             let _turn = self.sending.lock();
-            // It is over either way.
+            // Errors do not matter: the connection ends either way.
             let mut until = Deadline::after(self.patience.min(LEAVE));
-            let _ = self.stream.send(&leave.header(0), false, &mut until);
+            let mut wait = |until, left| self.wait_to_send(until, left);
+            let _ = (self.stream).send(&leave.header(0), false, &mut until, &mut wait);
         }
         self.close();
     }
 
-    /// A server that did not answer in time is not asked again, by no connection: it may still
-    /// carry out what it was asked for, after what is newer.
+    /// Marks the connection as lost. If the server missed a deadline, no connection sends it
+    /// further requests: it may still carry out the old ones, after newer ones.
     fn lose(&self, why: Trouble) -> Trouble {
         self.stream.shutdown();
         let why = match why {
@@ -151,7 +158,7 @@ impl Connection {
         why
     }
 
-    /// Sends a request, and `data` behind it. The reply is to be waited for by the cookie.
+    /// Sends a request, followed by `data`. Returns the cookie to wait for the reply with.
     pub(crate) fn send(&self, request: &Request, data: &[u8]) -> Result<u64> {
         let waiting = Waiting {
             command: request.command,
@@ -178,17 +185,45 @@ impl Connection {
         let _turn = self.sending.lock();
         let header = request.header(cookie);
         let mut until = Deadline::of_request(self.patience, request.len);
-        let sent = self.stream.send(&header, !data.is_empty(), &mut until);
-        match sent.and_then(|()| self.stream.send(data, false, &mut until)) {
+        let mut wait = |until, left| self.wait_to_send(until, left);
+        let more = !data.is_empty();
+        let sent = (self.stream).send(&header, more, &mut until, &mut wait);
+        match sent.and_then(|()| self.stream.send(data, false, &mut until, &mut wait)) {
             Ok(()) => Ok(cookie),
             Err(e) => Err(self.lose(e.into())),
         }
     }
 
-    /// Waits for the reply to a request of `len` bytes: the bytes of a read.
+    /// Waits until the socket may take bytes. Receives replies meanwhile, unless another thread
+    /// does: a server that answers in turn reads nothing while its replies are not received.
+    fn wait_to_send(&self, until: Deadline, left: Option<Duration>) -> io::Result<()> {
+        if mem::replace(&mut self.state.lock().is_receiving, true) {
+            let left = left.map_or(LOOK_TO_SEND, |left| left.min(LOOK_TO_SEND));
+            return self.stream.wait(PollFlags::OUT, Some(left)).map(drop);
+        }
+        let received = self.has_reply(left).and_then(|has_reply| {
+            let receive = || self.receive(until).map_err(|e| self.lose(e).into_io());
+            if has_reply { receive() } else { Ok(()) }
+        });
+        self.state.lock().is_receiving = false;
+        self.changed.notify_all();
+        received
+    }
+
+    /// Waits until a reply has arrived or the socket takes bytes. Returns whether to receive: a
+    /// reply is there and the socket takes no bytes.
+    fn has_reply(&self, left: Option<Duration>) -> io::Result<bool> {
+        if !self.incoming.lock().buffer().is_empty() || self.stream.has_decrypted()? {
+            return Ok(true);
+        }
+        let is = self.stream.wait(PollFlags::IN | PollFlags::OUT, left)?;
+        Ok(is.contains(PollFlags::IN) && !is.contains(PollFlags::OUT))
+    }
+
+    /// Waits for the reply to a request of `len` bytes. Returns the data of a read.
     ///
     /// # Errors
-    /// `Errno` if the server says so; `Lost`; `Stopped` if it takes too long.
+    /// `Errno` if the server reports one; `Lost`; `Stopped` if it takes too long.
     pub(crate) fn wait(&self, cookie: u64, len: u32) -> Result<Vec<u8>> {
         let mut until = Deadline::of_request(self.patience, len);
         let mut state = self.state.lock();
@@ -196,7 +231,8 @@ impl Connection {
             let waiting = state.waiting.get(&cookie);
             if waiting.is_some_and(|w| w.is_done) {
                 let done = state.waiting.remove(&cookie);
-                let done = done.ok_or_else(|| Trouble::nonsense("a reply that is gone"))?;
+                let done =
+                    done.ok_or_else(|| Trouble::nonsense("internal error: a reply was lost"))?;
                 return done.errno.map_or(Ok(done.data), |e| Err(Trouble::Errno(e)));
             }
             if let Some(lost) = state.lost.clone() {
@@ -239,7 +275,9 @@ impl Connection {
         match u32::from_be_bytes(magic) {
             wire::SIMPLE_REPLY => self.receive_simple(incoming),
             wire::STRUCTURED_REPLY if self.is_structured => self.receive_chunk(incoming),
-            other => Err(Trouble::nonsense(format!("a reply that begins {other:#x}"))),
+            other => Err(Trouble::nonsense(format!(
+                "a reply with the wrong magic number {other:#x}"
+            ))),
         }
     }
 
@@ -267,7 +305,7 @@ impl Connection {
         let (cookie, len) = (be64(&head, 4, 8), be32(&head, 12));
         let mut waiting = self.take(cookie)?;
         match kind {
-            // All others bring a reply nearer to its end.
+            // All other chunks bring a reply nearer to its end.
             chunk::NONE if len == 0 && flags & chunk::DONE != 0 => {}
             chunk::OFFSET_DATA if len > 8 => {
                 let mut at = [0; 8];
@@ -286,18 +324,18 @@ impl Connection {
                 incoming.read_exact(&mut said)?;
                 waiting.errors += 1;
                 if waiting.errors > ERRORS_MAX {
-                    return Err(Trouble::nonsense("errors of one request without end"));
+                    return Err(Trouble::nonsense("too many errors for one request"));
                 }
                 waiting.errno.get_or_insert(known(be32(&said, 0))?);
             }
             _ => {
-                let what = format!("a chunk of type {kind} and {len} bytes");
+                let what = format!("a reply with an unexpected chunk: type {kind}, {len} bytes");
                 return Err(Trouble::nonsense(what));
             }
         }
         if flags & chunk::DONE != 0 {
             if waiting.errno.is_none() && waiting.got != waiting.data.len() as u64 {
-                return Err(Trouble::nonsense("a read that ends early"));
+                return Err(Trouble::nonsense("the reply to a read is incomplete"));
             }
             waiting.is_done = true;
         }
@@ -305,11 +343,13 @@ impl Connection {
         Ok(())
     }
 
-    /// The request that a reply is for, for who receives.
+    /// Takes out the request that a reply belongs to, for the receiving thread.
     fn take(&self, cookie: u64) -> Result<Waiting> {
         let taken = self.state.lock().waiting.remove(&cookie);
         let taken = taken.filter(|waiting| !waiting.is_done);
-        taken.ok_or_else(|| Trouble::nonsense(format!("a reply to nothing (cookie {cookie})")))
+        taken.ok_or_else(|| {
+            Trouble::nonsense(format!("a reply to an unknown request (cookie {cookie})"))
+        })
     }
 
     fn put_back(&self, cookie: u64, waiting: Waiting) {
@@ -318,25 +358,100 @@ impl Connection {
 }
 
 impl Waiting {
-    /// Where the bytes from `offset` of the device on go.
+    /// The part of the buffer for `len` bytes of the device from `offset` on.
     fn part(&mut self, offset: u64, len: u64) -> Result<&mut [u8]> {
         let begin = offset.checked_sub(self.offset);
         let range = begin.and_then(|begin| Some(begin as usize..begin.checked_add(len)? as usize));
-        // Nothing may come twice, nor nothing at all.
+        // No byte may come twice, and no part may be empty.
         self.got += len;
         let is_new = len > 0 && self.got <= self.data.len() as u64;
         range
             .filter(|_| self.command == Command::Read && is_new)
             .and_then(|range| self.data.get_mut(range))
-            .ok_or_else(|| Trouble::nonsense("bytes that were not asked for"))
+            .ok_or_else(|| Trouble::nonsense("a reply with bytes that were not requested"))
     }
 }
 
-/// An errno of the protocol, which are Linux' own. One that is going away is as good as gone.
+/// An errno of the protocol, which equals Linux's. A server that shuts down counts as lost.
 fn known(errno: u32) -> Result<i32> {
     match errno {
         wire::ESHUTDOWN => Err(io::Error::other("the server is shutting down").into()),
         1 | 5 | 12 | 22 | 28 | 75 | 95 => Ok(errno as i32),
         _ => Ok(5),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use stetfs_testkit::nbd::{Disk, Done, How, Server};
+
+    use super::*;
+    use crate::address::Address;
+
+    /// A request larger than any socket buffer, in bytes.
+    const LARGE: u32 = 8 << 20;
+
+    /// A disk that reads as zeroes whatever is written.
+    struct Zeroes;
+
+    impl Disk for Zeroes {
+        fn size(&self) -> u64 {
+            64 << 20
+        }
+
+        fn read(&self, _: u64, into: &mut [u8]) -> Done {
+            into.fill(0);
+            Ok(())
+        }
+
+        fn write(&self, _: u64, _: &[u8], _: bool) -> Done {
+            Ok(())
+        }
+
+        fn zero(&self, _: u64, _: u64, _: bool) -> Done {
+            Ok(())
+        }
+
+        fn trim(&self, _: u64, _: u64) -> Done {
+            Ok(())
+        }
+
+        fn flush(&self) -> Done {
+            Ok(())
+        }
+
+        fn forget(&self) {}
+    }
+
+    /// A reader and a writer share a connection, and the reader does not wait for its reply yet.
+    /// The server answers in turn.
+    #[test]
+    fn a_reply_that_nobody_waits_for_does_not_keep_requests_from_being_sent() {
+        for is_structured in [false, true] {
+            let how = How {
+                is_structured,
+                blocks: (1, LARGE),
+                ..How::default()
+            };
+            let server = Server::new(Arc::new(Zeroes), how, 1).unwrap();
+            let address: Address = server.address().parse().unwrap();
+            let place = Place::of(&address, None);
+            let patience = Duration::from_secs(20);
+            let (connection, _) = Connection::open(&place, None, "", patience).unwrap();
+            let request = |command| Request {
+                command,
+                fua: false,
+                offset: 0,
+                len: LARGE,
+            };
+            let data = vec![1; LARGE as usize];
+            let read = connection.send(&request(Command::Read), &[]).unwrap();
+            let write = connection.send(&request(Command::Write), &data).unwrap();
+            assert_eq!(connection.wait(write, LARGE).unwrap(), []);
+            let found = connection.wait(read, LARGE).unwrap();
+            assert!(found.len() == LARGE as usize && found.iter().all(|byte| *byte == 0));
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! The device.
+//! The block device of an export: it keeps acknowledged writes in memory until the server has
+//! flushed them.
 
 use std::fmt;
 use std::ops::Range;
@@ -20,31 +21,30 @@ use crate::unflushed::Content;
 use crate::way::Way;
 use crate::wire::Command;
 
-/// Bytes that are kept to be written again at most; beyond them a writer flushes first.
+/// Maximum number of bytes kept for rewriting; beyond it a writer flushes first.
 const UNFLUSHED: u64 = 64 << 20;
 
 /// An export of an NBD server.
 ///
-/// A server that is lost is connected to again, for as long as [`NbdOptions::timeout`]; meanwhile
-/// requests wait. All that it had acknowledged and not flushed is written again then, so what was
-/// acknowledged stands even if the server had lost it. If what comes back is something else,
-/// everything fails from then on.
+/// When the server is lost, the device tries to reconnect for [`NbdOptions::timeout`]; requests
+/// wait meanwhile. After a reconnect it writes again all data that the server had acknowledged and
+/// not flushed, so acknowledged data stands even if the server lost it. If the export that comes
+/// back is not the same, all requests fail from then on.
 ///
-/// What the protocol cannot exclude: a server that is lost alive, and carries out an old write
-/// after newer ones that came over new connections.
+/// The protocol cannot exclude one case: a server that is cut off but still running carries out an
+/// old write after newer writes from new connections.
 pub struct NbdDevice {
     path: PathBuf,
     link: Link,
     counters: Counters,
-    /// Writes of parts of blocks, one at a time.
+    /// Serialises writes of parts of blocks.
     partial: Mutex<()>,
-    /// Its flushes: those it is asked for, and those inside writes (block.F4).
+    /// The history of flushes: the requested ones and those inside writes (block.F4).
     flushes: Attempts,
     _claim: Option<Arc<Claim>>,
 }
 
-/// An export that this machine's other programs are kept off, and that nothing is known of yet:
-/// there is no connection.
+/// An export that is claimed on this machine and not connected yet.
 pub struct Unconnected {
     path: PathBuf,
     way: Way,
@@ -53,11 +53,12 @@ pub struct Unconnected {
 }
 
 impl Unconnected {
-    /// Finds out all that takes files: the export at `path` is an address ([`Address`]).
+    /// Does everything that needs files: parses the address `path` ([`Address`]), claims it and
+    /// reads the certificates.
     ///
     /// # Errors
-    /// `Locked` if another program has it, `Open` for what is no address, `Unsuitable` for
-    /// certificates that are none.
+    /// `Locked` if another program has the export, `Open` if `path` is no address, `Unsuitable` for
+    /// invalid certificates.
     pub fn prepare(path: &Path, options: NbdOptions) -> Result<Unconnected> {
         let address = Address::from_str(&path.to_string_lossy()).map_err(|e| {
             let e = std::io::Error::new(std::io::ErrorKind::InvalidInput, e);
@@ -79,21 +80,21 @@ impl Unconnected {
         })
     }
 
-    /// Makes the only connection there will be, at once: for who soon may make none. Nothing of the
-    /// server is read.
+    /// Makes the only connection there will be, at once, for a process that soon may make none.
+    /// Reads nothing from the server.
     ///
     /// # Errors
-    /// `Open`: nobody is there.
+    /// `Open` if no server answers.
     pub fn reach(&mut self) -> Result<()> {
         self.way
             .reach()
             .map_err(|e| BlockError::open(&self.path, e))
     }
 
-    /// Connects, and shakes hands.
+    /// Connects, and runs the handshake.
     ///
     /// # Errors
-    /// `Open` with what the server says, `Unsuitable`.
+    /// `Open` with the server's reason, `Unsuitable`.
     pub fn connect(&self, read_only: bool) -> Result<NbdDevice> {
         let path = &self.path;
         let options = NbdOptions {
@@ -108,7 +109,7 @@ impl Unconnected {
             counters: Counters::default(),
             partial: Mutex::new(()),
             flushes: Attempts::default(),
-            // Readers may be several; they have seen that nobody writes.
+            // Several readers may share an export: each has checked that there is no writer.
             _claim: (!read_only).then(|| Arc::clone(&self.claim)),
         })
     }
@@ -119,41 +120,42 @@ impl NbdDevice {
     /// programs off it.
     ///
     /// # Errors
-    /// `Locked` if one of them has it, `Open` with what the server says.
+    /// `Locked` if another program has it, `Open` with the server's reason.
     pub fn open(path: &Path, options: NbdOptions) -> Result<NbdDevice> {
         Unconnected::prepare(path, options)?.connect(options.read_only)
     }
 
-    /// The address it was opened by.
+    /// The address that it was opened with.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Where the export is.
+    /// The address of the export.
     pub fn address(&self) -> &Address {
         self.link.address()
     }
 
-    /// Whether it could be opened for writing.
+    /// Checks that the export can be opened for writing.
     ///
     /// # Errors
-    /// The reason.
+    /// The reason why it cannot.
     pub fn check_writable(&self) -> Result<()> {
         self.link
             .check_writable()
             .map_err(|e| refused(&self.path, e))
     }
 
-    /// How the server is doing.
+    /// The state of the connections to the server.
     pub fn state(&self) -> NbdState {
         self.link.state()
     }
 
-    /// Says that nobody else writes `range` as long as the volume is ours: a server that comes back
-    /// with something else there is not used any more. One range; the last one counts.
+    /// Declares that this process alone writes `range` while it has the volume. If the server comes
+    /// back with different content there, it is not used any more. There is one such range; a
+    /// further call replaces it.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The error of reading the range.
     pub fn guard(&self, range: Range<u64>) -> Result<()> {
         let range = self.enclose(range);
         self.link.unflushed.lock().guard(range.start);
@@ -167,7 +169,7 @@ impl NbdDevice {
         u64::from(self.link.export().min_block)
     }
 
-    /// The smallest range of whole blocks around a range.
+    /// The smallest range of whole blocks that contains `range`.
     fn enclose(&self, range: Range<u64>) -> Range<u64> {
         let block = self.block();
         let end = range.end.div_ceil(block) * block;
@@ -180,12 +182,12 @@ impl NbdDevice {
         self.link.run(jobs).map_err(failed)
     }
 
-    /// The whole blocks around a read.
+    /// The smallest range of whole blocks that contains a read.
     fn around(&self, read: &Read<'_>) -> Range<u64> {
         self.enclose(read.offset..read.offset + read.len())
     }
 
-    /// Reads all of it, together.
+    /// Reads all of `reads` in one batch.
     fn read_uncounted(&self, reads: &mut [Read<'_>]) -> Result<()> {
         let max = self.link.export().max_block;
         let parts = |range: &Range<u64>| spans(range.start, range.end - range.start, max);
@@ -202,7 +204,7 @@ impl NbdDevice {
         self.run(Op::Read, all, &mut jobs)?;
         let mut found = jobs.into_iter().map(|job| match job.outcome {
             Some(Ok(part)) => part,
-            // There was no error.
+            // Not reached: `run` returned no error.
             _ => Vec::new(),
         });
         for read in reads.iter_mut().filter(|read| !read.is_empty()) {
@@ -222,7 +224,7 @@ impl NbdDevice {
         Ok(())
     }
 
-    /// Writes contents to whole blocks, all together.
+    /// Writes contents to whole blocks, in one batch.
     fn write_contents(&self, contents: Vec<(u64, Content, bool)>) -> Result<()> {
         if self.link.unflushed.lock().bytes() > UNFLUSHED {
             self.flush()?;
@@ -241,7 +243,7 @@ impl NbdDevice {
             counts.push(of.len());
             jobs.extend(of);
         }
-        // Each write is told what came of it.
+        // The loop below handles each write's own outcome.
         let _ = self.link.run(&mut jobs);
         let (mut jobs, mut result) = (jobs.as_slice(), Ok(()));
         let mut unflushed = self.link.unflushed.lock();
@@ -254,7 +256,7 @@ impl NbdDevice {
                 Err(e) => {
                     match e {
                         Trouble::Errno(_) => unflushed.refuse(begun),
-                        // It may have happened; then it is to stay.
+                        // It may have been carried out, so it must stay.
                         _ => unflushed.acknowledge(begun),
                     }
                     let e = BlockError::io(Op::Write, *at, content.len(), e.into_io());
@@ -265,7 +267,7 @@ impl NbdDevice {
         result
     }
 
-    /// Writes what cuts blocks: reads those first.
+    /// Writes a range that cuts blocks: reads these blocks first.
     fn write_partial(&self, write: &Write<'_>) -> Result<()> {
         let range = self.enclose(write.offset..write.offset + write.len());
         let _turn = self.partial.lock();
@@ -285,7 +287,7 @@ impl NbdDevice {
     }
 }
 
-/// Why it cannot be opened as asked.
+/// The error for an export that cannot be opened as asked.
 fn refused(path: &Path, e: Trouble) -> BlockError {
     match e {
         Trouble::Refused(reason) => BlockError::Unsuitable {
@@ -385,7 +387,7 @@ impl BlockDevice for NbdDevice {
         self.may_write(Op::Discard)?;
         check_discard(&range, self.size())?;
         let block = self.block();
-        // Inwards to whole blocks.
+        // Shrunk to whole blocks.
         let range = range.start.div_ceil(block) * block..range.end / block * block;
         let len = range.end.saturating_sub(range.start);
         if len == 0 || !self.link.export().can_trim() {

@@ -1,4 +1,4 @@
-//! What can be wrong with a server.
+//! Errors of a connection or a request.
 
 use std::fmt;
 use std::io;
@@ -8,28 +8,29 @@ use stetfs_block::printable_line;
 
 use crate::patience::is_overdue;
 
-/// Characters of a text at most; some of it may be the server's.
+/// Maximum length of an error text in characters; some of it may be the server's.
 const TEXT_MAX: usize = 1000;
 
-/// Why a request or a connection came to nothing. Cheap to clone.
+/// The error of a request or a connection. Cheap to clone.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum Trouble {
-    /// The connection is gone, or what came over it is no NBD. Another one may do better.
+    /// The connection is lost, or it received data that is no NBD. A new connection may work.
     #[error("{0}")]
     Lost(Arc<io::Error>),
     /// The server answered with this errno.
     #[error("{}", io::Error::from_raw_os_error(*.0))]
     Errno(i32),
-    /// It does not let us have the export; maybe later.
+    /// The server refuses the export; maybe only for now.
     #[error("{0}")]
     Refused(Said),
-    /// What is there now is not what was there. Nothing helps.
+    /// The export that came back is not the same as before, or the server missed a deadline.
+    /// Permanent.
     #[error("{0}")]
     Stopped(Arc<str>),
 }
 
-/// A text that may hold what the server says (refusals, names in its certificate): in one line, and
-/// nothing in it steers a terminal.
+/// A text that may hold words of the server (refusals, names in its certificate), made safe for
+/// terminals: one line without control characters.
 #[derive(Clone, Debug)]
 pub(crate) struct Said(String);
 
@@ -49,8 +50,8 @@ impl fmt::Display for Said {
 impl From<io::Error> for Trouble {
     fn from(e: io::Error) -> Trouble {
         let e = match e.kind() {
-            io::ErrorKind::UnexpectedEof => io::Error::new(e.kind(), "it hung up"),
-            // Not the system's own.
+            io::ErrorKind::UnexpectedEof => io::Error::new(e.kind(), "it closed the connection"),
+            // The error carries a text that is not the system's.
             kind if e.get_ref().is_some() && !is_overdue(&e) => {
                 io::Error::new(kind, Said::new(&e.to_string()).0)
             }
@@ -67,20 +68,20 @@ impl From<rustix::io::Errno> for Trouble {
 }
 
 impl Trouble {
-    /// The server said what no NBD server says.
+    /// The error for a message that no NBD server sends.
     pub(crate) fn nonsense(what: impl Into<String>) -> Trouble {
         io::Error::new(io::ErrorKind::InvalidData, what.into()).into()
     }
 
-    /// The server does not let us have the export.
+    /// The error for an export that the server refuses.
     pub(crate) fn refused(why: impl AsRef<str>) -> Trouble {
         Trouble::Refused(Said::new(why.as_ref()))
     }
 
-    /// For who asked for a block.
+    /// The error for a caller of the block device.
     pub(crate) fn into_io(self) -> io::Error {
         match self {
-            // An errno for who made a system call, and a reason for who reads messages.
+            // System calls return the errno; messages show the reason.
             Trouble::Lost(e) => io::Error::new(e.kind(), e.to_string()),
             Trouble::Errno(errno) => io::Error::from_raw_os_error(errno),
             Trouble::Refused(reason) => io::Error::other(reason.0),

@@ -1,7 +1,9 @@
-//! Shaking hands: fixed newstyle, TLS, structured replies, and the export.
+//! The handshake: fixed newstyle, TLS, structured replies, and the choice of the export.
 
 use std::io::{self, Read};
 use std::time::Duration;
+
+use rustix::event::PollFlags;
 
 use crate::error::{Result, Trouble};
 use crate::patience::Deadline;
@@ -9,24 +11,24 @@ use crate::stream::Stream;
 use crate::tls::Tls;
 use crate::wire::{self, be16, be32, be64, can, info, option, reply};
 
-/// Bytes of a reply to an option at most; nobody has more to say.
+/// Maximum length of a reply to an option in bytes; real replies are shorter.
 const REPLY_MAX: u32 = 1 << 16;
-/// Descriptions of an export at most: the protocol knows five, and there may be others.
+/// Maximum number of descriptions of an export: the protocol has five, and may get others.
 const INFOS_MAX: usize = 32;
-/// How long it may take at most.
+/// Time limit for the handshake.
 const SHAKE: Duration = Duration::from_secs(20);
 
 /// An export, as the server describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Export {
-    /// Bytes.
+    /// Size in bytes.
     pub(crate) size: u64,
     flags: u16,
-    /// Requests lie at multiples of it, in bytes; a power of two.
+    /// Alignment of requests in bytes; a power of two.
     pub(crate) min_block: u32,
-    /// Bytes of a request at most.
+    /// Maximum length of a request in bytes.
     pub(crate) max_block: u32,
-    /// Replies come in chunks.
+    /// Whether replies come in chunks (structured replies).
     pub(crate) is_structured: bool,
 }
 
@@ -35,14 +37,15 @@ impl Export {
         self.flags & can::READ_ONLY != 0
     }
 
-    /// Whether what is written can be made durable.
+    /// Checks that the export takes writes and can make them durable.
     pub(crate) fn check_writable(&self) -> Result<()> {
         if self.is_read_only() {
             return Err(Trouble::Errno(rustix::io::Errno::ROFS.raw_os_error()));
         }
         match self.flags & can::FLUSH {
             0 => Err(Trouble::refused(
-                "its export cannot be flushed, so nothing would be durable when it was synced; read it with -o ro,noload",
+                "the export has no flush, so fsync could not make data durable; read it with -o \
+                 ro,noload",
             )),
             _ => Ok(()),
         }
@@ -60,13 +63,13 @@ impl Export {
         self.flags & can::WRITE_ZEROES != 0
     }
 
-    /// A flush by one connection covers what was written by others.
+    /// Whether a flush on one connection covers writes of the others.
     pub(crate) fn is_for_many(&self) -> bool {
         self.flags & can::MULTI_CONN != 0
     }
 }
 
-/// A new connection, and how long it may take until it is one that works.
+/// A connection during the handshake, and the deadline for it.
 struct Shaking<'a> {
     stream: &'a mut Stream,
     until: Deadline,
@@ -79,7 +82,7 @@ impl Read for Shaking<'_> {
 }
 
 impl Shaking<'_> {
-    /// Reads so many bytes.
+    /// Reads `N` bytes.
     fn take_bytes<const N: usize>(&mut self) -> Result<[u8; N]> {
         let mut bytes = [0; N];
         self.read_exact(&mut bytes)?;
@@ -87,10 +90,12 @@ impl Shaking<'_> {
     }
 
     fn send(&mut self, bytes: &[u8]) -> Result<()> {
-        Ok(self.stream.send(bytes, false, &mut self.until)?)
+        let stream = &self.stream;
+        let mut wait = |_, left| stream.wait(PollFlags::OUT, left).map(drop);
+        Ok(stream.send(bytes, false, &mut self.until, &mut wait)?)
     }
 
-    /// Asks for an option.
+    /// Sends an option.
     fn ask(&mut self, option: u32, data: &[u8]) -> Result<()> {
         let mut message = Vec::with_capacity(16 + data.len());
         message.extend(wire::IHAVEOPT.to_be_bytes());
@@ -100,16 +105,16 @@ impl Shaking<'_> {
         self.send(&message)
     }
 
-    /// The next reply to an option: its type, and what it says.
+    /// Receives the next reply to an option: its type and its data.
     fn answer(&mut self, option: u32) -> Result<(u32, Vec<u8>)> {
         let head: [u8; 20] = self.take_bytes()?;
         if be64(&head, 0, 8) != wire::OPTION_REPLY || be32(&head, 8) != option {
-            return Err(Trouble::nonsense("its reply to an option is none"));
+            return Err(Trouble::nonsense("its reply to an option is invalid"));
         }
         let len = be32(&head, 16);
         if len > REPLY_MAX {
             return Err(Trouble::nonsense(format!(
-                "a reply of {len} bytes to an option"
+                "its reply to an option has {len} bytes, too many"
             )));
         }
         let mut data = vec![0; len as usize];
@@ -118,14 +123,16 @@ impl Shaking<'_> {
     }
 }
 
-/// What a server that says no means.
+/// The error for an option that the server refuses.
 fn refusal(kind: u32, said: &[u8], export: &str) -> Trouble {
     let what = match kind {
         reply::UNKNOWN if export.is_empty() => {
-            "it has no default export; name one behind the last slash".into()
+            "it has no default export; name one after the last slash".into()
         }
         reply::UNKNOWN => format!("it has no export named {export}"),
-        reply::TLS_REQUIRED => "it wants TLS: write nbds:// and tls-certificates=".into(),
+        reply::TLS_REQUIRED => {
+            "the server requires TLS: use nbds:// and tls-certificates=DIRECTORY".into()
+        }
         reply::POLICY => "it does not let this client in".into(),
         reply::SHUTDOWN => "it is shutting down".into(),
         reply::UNSUPPORTED => "it is too old: it has no NBD_OPT_GO".into(),
@@ -138,11 +145,12 @@ fn refusal(kind: u32, said: &[u8], export: &str) -> Trouble {
     }
 }
 
-/// Shakes hands over a new connection, and gets the export's description. It may take as long as
-/// `patience`, or [`SHAKE`].
+/// Runs the handshake on a new connection, and gets the export's description. The time limit is
+/// `patience` or [`SHAKE`].
 ///
 /// # Errors
-/// `Lost` where the connection is, or where this is no NBD server; `Refused` with what it says.
+/// `Lost` if the connection is lost or the peer is no NBD server; `Refused` with the server's
+/// reason.
 pub(crate) fn shake(
     stream: &mut Stream,
     tls: Option<&Tls>,
@@ -155,7 +163,9 @@ pub(crate) fn shake(
     };
     let head: [u8; 18] = shaking.take_bytes()?;
     if be64(&head, 0, 8) != wire::NBDMAGIC {
-        return Err(Trouble::refused("what listens there is no NBD server"));
+        return Err(Trouble::refused(
+            "the program that listens there is not an NBD server",
+        ));
     }
     let flags = be16(&head, 16);
     if be64(&head, 8, 8) != wire::IHAVEOPT || flags & wire::FIXED_NEWSTYLE == 0 {
@@ -171,11 +181,11 @@ pub(crate) fn shake(
             (reply::ACK, _) => {}
             _ => {
                 return Err(Trouble::refused(
-                    "it has no TLS: write nbd:// if that is meant",
+                    "it does not support TLS: use nbd:// to connect without encryption",
                 ));
             }
         }
-        let failed = |e| Trouble::refused(format!("no TLS with it: {e}"));
+        let failed = |e| Trouble::refused(format!("TLS failed: {e}"));
         let until = &mut shaking.until;
         shaking.stream.encrypt(tls, until).map_err(failed)?;
     }
@@ -187,7 +197,7 @@ pub(crate) fn shake(
     go(&mut shaking, export, kind == reply::ACK)
 }
 
-/// Asks for the export.
+/// Asks for the export (NBD_OPT_GO).
 fn go(shaking: &mut Shaking<'_>, export: &str, is_structured: bool) -> Result<Export> {
     let mut asked = Vec::new();
     asked.extend((export.len() as u32).to_be_bytes());
@@ -202,11 +212,11 @@ fn go(shaking: &mut Shaking<'_>, export: &str, is_structured: bool) -> Result<Ex
         match kind {
             reply::ACK => break,
             reply::INFO if infos == INFOS_MAX => {
-                return Err(Trouble::nonsense("descriptions of the export without end"));
+                return Err(Trouble::nonsense("it describes the export too often"));
             }
             reply::INFO => infos += 1,
             _ => {
-                // It need not hang up by itself.
+                // Errors do not matter: the server need not hang up by itself.
                 let _ = shaking.ask(option::ABORT, &[]);
                 return Err(refusal(kind, &data, export));
             }
@@ -221,11 +231,12 @@ fn go(shaking: &mut Shaking<'_>, export: &str, is_structured: bool) -> Result<Ex
             _ => {}
         }
     }
-    let (size, flags) = described.ok_or_else(|| Trouble::nonsense("an export without a size"))?;
+    let (size, flags) =
+        described.ok_or_else(|| Trouble::nonsense("it sent no size of the export"))?;
     let (min_block, max_block) = blocks;
     if !min_block.is_power_of_two() || min_block > 1 << 16 || max_block < min_block {
         return Err(Trouble::nonsense(format!(
-            "blocks of {min_block} to {max_block} bytes"
+            "its block sizes are invalid: {min_block} to {max_block} bytes"
         )));
     }
     Ok(Export {

@@ -1,7 +1,7 @@
 //! A block device on another machine, by the network block device protocol (NBD).
 //!
-//! What a server that is lost and comes back may not know any more is in memory here, and is
-//! written again before anything else ([`NbdDevice`]). The protocol is the one of
+//! Data that a server may lose in a crash is kept in memory, and is written again first when the
+//! server comes back ([`NbdDevice`]). The protocol is the one of
 //! <https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md>: fixed newstyle, simple and
 //! structured replies.
 #![forbid(unsafe_code)]

@@ -1,13 +1,13 @@
-//! The connections to a server, and new ones when they are lost.
+//! The connections to a server, and their renewal when the server is lost.
 //!
-//! 1. What was acknowledged and not flushed is written again over the first of the new connections
-//!    before anybody else uses them.
-//! 2. A request that had no reply is sent again by who asked. Reads, writes and flushes may happen
-//!    twice: of what is under way at one time the order is open anyway.
-//! 3. What comes back must be what was lost: the same size, the same rights, and what was flushed
-//!    last. Else nothing is read or written any more.
-//! 4. A server that is there and does not answer in time is asked nothing more, for good: it may
-//!    still carry out what it was asked for.
+//! 1. Data that was acknowledged and not flushed is written again over the first of the new
+//!    connections, before any other request uses them.
+//! 2. A request without a reply is sent again by its thread. Reads, writes and flushes may
+//!    therefore run twice: the order of concurrent requests is undefined anyway.
+//! 3. The export that comes back must be the one that was lost: the same size, the same rights, and
+//!    the data that was flushed last. Otherwise no request is served any more.
+//! 4. A server that is reachable and misses a deadline gets no further requests, permanently: it
+//!    may still carry out the old ones.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,20 +26,20 @@ use crate::unflushed::{Content, Expected, Unflushed};
 use crate::way::Way;
 use crate::wire::{Command, Request};
 
-/// How a server is used.
+/// Options for the use of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NbdOptions {
-    /// Refuse writes.
+    /// Refuses writes.
     pub read_only: bool,
-    /// Connections, where the server says that there may be several; at least 1.
+    /// Number of connections, if the server supports several; at least 1.
     pub connections: usize,
-    /// How long to try when the server is lost, before requests fail.
+    /// Time limit for reconnecting to a lost server, before requests fail.
     pub timeout: Duration,
-    /// How long the server may take to answer a request, before nothing more is asked of it: one
-    /// that is alive may still carry it out, so the request is not sent again. `Duration::MAX`: as
-    /// long as it takes, once hands are shaken.
+    /// Time limit for the answer to a request. After it the server gets no further requests: if it
+    /// still runs it may carry out the request, so the request is not sent again. `Duration::MAX`
+    /// sets no limit once the handshake is done.
     pub answer: Duration,
-    /// Who connects, if not this process.
+    /// Makes the connections, if not this process.
     pub connector: Option<Connector>,
 }
 
@@ -55,25 +55,25 @@ impl Default for NbdOptions {
     }
 }
 
-/// How the server is doing.
+/// The state of the link to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NbdState {
-    /// Connections that are open; none while the server is looked for.
+    /// Number of open connections; 0 while the server is lost.
     pub connections: usize,
-    /// How often the server was lost.
+    /// Number of times that the server was lost.
     pub losses: u64,
-    /// Bytes that were written again.
+    /// Bytes written again after reconnects.
     pub bytes_written_again: u64,
-    /// Bytes that would be.
+    /// Bytes that a reconnect would write again.
     pub bytes_unflushed: u64,
 }
 
-/// A request, and what came of it.
+/// A request and its outcome.
 pub(crate) struct Job<'a> {
     pub(crate) request: Request,
-    /// What is written.
+    /// The data of a write.
     pub(crate) data: &'a [u8],
-    /// What was read, or the server's error.
+    /// The data of a read, or the server's error.
     pub(crate) outcome: Option<Result<Vec<u8>>>,
 }
 
@@ -99,13 +99,11 @@ impl<'a> Job<'a> {
     }
 }
 
-/// Requests of one caller that are under way on a connection at a time: what they and their replies
-/// take fits into a socket's buffers, so nobody has to receive while they are sent.
+/// Maximum number of requests of one caller in flight on a connection.
 const WINDOW: usize = 64;
-/// A server that is lost by the same request so often, and for as long as there is timeout, will
-/// not answer it.
+/// A request that has lost the server this many times, and for at least the timeout, fails.
 const IN_VAIN: u32 = 8;
-/// Pauses between attempts to connect.
+/// Shortest and longest pause between attempts to connect.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
 struct Session {
@@ -118,8 +116,9 @@ impl Session {
         self.connections.iter().find_map(Connection::lost)
     }
 
-    /// Sends what has no outcome yet, and waits for it. One connection for all: who waited for one
-    /// while replies come by another would stop a server that answers in turn.
+    /// Sends the requests without an outcome, and waits for their replies. All use one connection:
+    /// a thread that waited to send on one connection while its replies come on another would block
+    /// a server that answers in turn.
     fn run(&self, jobs: &mut [Job<'_>]) -> Result<()> {
         let turn = self.next.fetch_add(1, Relaxed) % self.connections.len();
         let none = || Trouble::nonsense("no connection");
@@ -150,9 +149,9 @@ impl Session {
 #[derive(Default)]
 struct Now {
     session: Option<Arc<Session>>,
-    /// Since when the server is lost.
+    /// The time at which the server was lost, while it is.
     lost_since: Option<Instant>,
-    /// When a connection was tried last, in vain.
+    /// The time of the last failed attempt to connect.
     tried: Option<Instant>,
     stopped: Option<Arc<str>>,
 }
@@ -177,7 +176,7 @@ impl Link {
     /// Connects for the first time.
     ///
     /// # Errors
-    /// The server is not there, or does not let us have the export as we want it.
+    /// The server is not there, or refuses the export or the requested access.
     pub(crate) fn open(way: Way, options: NbdOptions) -> Result<Link> {
         let (first, export) = way.connect()?;
         if !options.read_only {
@@ -213,7 +212,7 @@ impl Link {
     }
 
     pub(crate) fn state(&self) -> NbdState {
-        // Whoever looks for the server has it, for long.
+        // `try_lock`, as a thread that reconnects holds the lock for long.
         let now = self.now.try_lock();
         let session = now.and_then(|now| now.session.clone());
         NbdState {
@@ -224,11 +223,11 @@ impl Link {
         }
     }
 
-    /// Runs requests over new connections where these are lost. Each has an outcome then; of those
-    /// of a server that stays lost nobody knows whether they happened.
+    /// Runs requests, over new connections if these are lost. Then every request has an outcome. If
+    /// the server stays lost, it is unknown whether the failed requests were carried out.
     ///
     /// # Errors
-    /// The first that one of them has.
+    /// The first error of these requests.
     pub(crate) fn run(&self, jobs: &mut [Job<'_>]) -> Result<()> {
         if let Err(lost) = self.try_run(jobs) {
             let open = jobs.iter_mut().filter(|job| job.outcome.is_none());
@@ -252,7 +251,8 @@ impl Link {
                 Err(e) if in_vain >= IN_VAIN && since.elapsed() >= self.options.timeout => {
                     return Err(e);
                 }
-                // The first time it may have been lost for long, and be new by now.
+                // No pause the first time: the server may have been lost for long, and be back by
+                // now.
                 _ if in_vain > 1 => thread::sleep(PAUSES.0 * in_vain.min(IN_VAIN)),
                 _ => {}
             }
@@ -260,7 +260,7 @@ impl Link {
         Ok(())
     }
 
-    /// The connections; new ones if need be.
+    /// The current connections; reconnects if they are lost.
     fn session(&self) -> Result<Arc<Session>> {
         let mut now = self.now.lock();
         if let Some(stopped) = &now.stopped {
@@ -285,7 +285,7 @@ impl Link {
             && is_over()
             && tried.elapsed() < PAUSES.1
         {
-            return Err(self.given_up("it was tried a moment ago"));
+            return Err(self.given_up("the last attempt to reconnect failed a moment ago"));
         }
         let mut pause = PAUSES.0;
         loop {
@@ -302,7 +302,10 @@ impl Link {
                 Err(e) => {
                     now.tried = Some(Instant::now());
                     if is_over() {
-                        tracing::error!("{}: given up: {e}", self.way.address);
+                        tracing::error!(
+                            "{}: no connection within the timeout, requests fail now: {e}",
+                            self.way.address
+                        );
                         return Err(self.given_up(&e.to_string()));
                     }
                     tracing::info!("{}: {e}; trying again", self.way.address);
@@ -313,7 +316,7 @@ impl Link {
         }
     }
 
-    /// Nothing more is read or written.
+    /// Ends all use of the server: further requests fail with `reason`.
     fn stop(&self, now: &mut Now, reason: Arc<str>) -> Trouble {
         tracing::error!("{}: {reason}", self.way.address);
         now.stopped = Some(Arc::clone(&reason));
@@ -325,7 +328,7 @@ impl Link {
         std::io::Error::new(std::io::ErrorKind::NotConnected, reason).into()
     }
 
-    /// Connects again (1, 3).
+    /// Reconnects (1, 3).
     fn renew(&self) -> Result<Session> {
         let (first, export) = self.way.connect()?;
         self.is_the_same(&export)?;
@@ -341,7 +344,7 @@ impl Link {
         Ok(session)
     }
 
-    /// As many connections as there may be, with the first of them.
+    /// Opens further connections beside the first, as many as allowed.
     fn session_of(&self, first: Connection) -> Session {
         let mut connections = vec![first];
         let several = self.export.is_for_many() && self.options.connections > 1;
@@ -351,7 +354,7 @@ impl Link {
                 Ok(_) => break,
                 Err(e) => {
                     let (n, address) = (connections.len(), &self.way.address);
-                    tracing::info!("{address}: {n} connections, and no more: {e}");
+                    tracing::info!("{address}: only {n} connections could be opened: {e}");
                     break;
                 }
             }
@@ -371,7 +374,9 @@ impl Link {
             ));
         }
         if export != &self.export {
-            return changed("the server came back with other rights or requests".into());
+            return changed(
+                "the export's flags or request limits changed while the server was lost".into(),
+            );
         }
         Ok(())
     }
@@ -381,14 +386,17 @@ impl Link {
         let mut jobs = [Job::new(Command::Read, expected.offset, len as u64)];
         session.run(&mut jobs)?;
         let [Job { outcome, .. }] = jobs;
-        let found = outcome.unwrap_or_else(|| Err(Trouble::nonsense("a read without outcome")))?;
+        let found = outcome
+            .unwrap_or_else(|| Err(Trouble::nonsense("internal error: a read without a result")))?;
         if expected.contents.iter().any(|c| found.starts_with(c)) {
             return Ok(());
         }
         let what = match expected.is_guard {
             true => "another machine has taken the volume while its server was lost".into(),
             false => format!(
-                "the server came back without what it had made durable at byte {}: another volume, an older state of this one, or somebody else has written",
+                "the server came back with different data at byte {}, which had been flushed: it \
+                 serves another volume or an older state of this one, or another client has \
+                 written to it",
                 expected.offset
             ),
         };
@@ -403,23 +411,24 @@ impl Link {
             jobs.extend(jobs_of(*offset, content, self.export.max_block, false));
         }
         session.run(&mut jobs)?;
-        // Perhaps it can later.
+        // Not permanent: a later attempt may succeed.
         first_error(&jobs).map_err(|e| match e {
             Trouble::Stopped(reason) => Trouble::Stopped(reason),
             e => Trouble::refused(format!(
-                "it does not take again what it had acknowledged: {e}"
+                "the server refuses to rewrite data that it had acknowledged: {e}"
             )),
         })?;
         self.written_again.fetch_add(bytes, Relaxed);
         let n = session.connections.len();
         tracing::warn!(
-            "{} is back, by {n} connections; {bytes} bytes that were not flushed are written again",
+            "{} is back, by {n} connections; {bytes} bytes that were not flushed have been written \
+             again",
             self.way.address
         );
         Ok(())
     }
 
-    /// Takes leave of the server.
+    /// Disconnects in an orderly way.
     pub(crate) fn close(&self) {
         let session = self.now.lock().session.take();
         if let Some(session) = session {
@@ -428,14 +437,14 @@ impl Link {
     }
 }
 
-/// The first error that one of these requests has.
+/// The first error of these requests.
 pub(crate) fn first_error(jobs: &[Job<'_>]) -> Result<()> {
     let mut outcomes = jobs.iter().filter_map(|job| job.outcome.as_ref());
     let error = outcomes.find_map(|outcome| outcome.as_ref().err());
     error.map_or(Ok(()), |e| Err(e.clone()))
 }
 
-/// The requests that write `content`.
+/// The write requests for `content`.
 pub(crate) fn jobs_of(offset: u64, content: &Content, max: u32, fua: bool) -> Vec<Job<'_>> {
     match content {
         Content::Bytes(bytes) => {
@@ -451,7 +460,7 @@ pub(crate) fn jobs_of(offset: u64, content: &Content, max: u32, fua: bool) -> Ve
     }
 }
 
-/// Cuts a range into parts of at most `max` bytes: where each begins, and its bytes.
+/// Splits a range into parts of at most `max` bytes: offset and length of each.
 pub(crate) fn spans(offset: u64, len: u64, max: u32) -> impl Iterator<Item = (u64, u64)> {
     let end = offset + len;
     let starts = (offset..end).step_by(max as usize);

@@ -1,15 +1,15 @@
-//! Deadlines of what a server is waited for: a hostile one may be silent, trickle, or stop reading.
+//! Deadlines for a server's answers: a hostile server may be silent, trickle, or stop reading.
 
 use std::io;
 use std::time::{Duration, Instant};
 
-/// After a deadline: how long what is there already is still taken. This process may have been
-/// stopped itself meanwhile.
+/// Time after a deadline in which data that has arrived is still received: this process may have
+/// been stopped itself meanwhile.
 const GRACE: Duration = Duration::from_secs(10);
-/// Bytes of a request that give it a second more, as a power of two.
+/// Bytes of a request that extend its deadline by one second, as a power of two.
 const SECOND_SHIFT: u32 = 24;
 
-/// Something that took too long.
+/// The error of a missed deadline.
 #[derive(Debug, thiserror::Error)]
 #[error("it did not answer in time")]
 struct Overdue;
@@ -18,18 +18,18 @@ fn overdue() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, Overdue)
 }
 
-/// Whether an error is a deadline of ours. The system has an error of the same kind, for machines
-/// that say nothing: a connection that is lost.
+/// Whether an error is a deadline of this module. The system reports an error of the same kind for
+/// an unreachable machine, which means a lost connection.
 pub(crate) fn is_overdue(e: &io::Error) -> bool {
     e.get_ref().is_some_and(|inner| inner.is::<Overdue>())
 }
 
-/// The end of a wait.
+/// A deadline.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline {
-    /// `None`: never.
+    /// `None` never ends.
     due: Option<Instant>,
-    /// Since when it is known to be over.
+    /// The time at which it was first found to be over.
     late_since: Option<Instant>,
 }
 
@@ -41,17 +41,17 @@ impl Deadline {
         }
     }
 
-    /// For a request of so many bytes.
+    /// The deadline of a request of `bytes` bytes.
     pub(crate) fn of_request(patience: Duration, bytes: u32) -> Deadline {
         let more = Duration::from_secs(u64::from(bytes >> SECOND_SHIFT));
         Deadline::after(patience.saturating_add(more))
     }
 
-    /// How long may still be waited; `None` for ever. Zero: what is there may be taken, but is not
-    /// waited for.
+    /// The remaining time; `None` is unlimited. Zero: data that has arrived may be received, but
+    /// there is no waiting.
     ///
     /// # Errors
-    /// It has been over for a while.
+    /// `Overdue` when the deadline has been over for [`GRACE`].
     pub(crate) fn left(&mut self) -> io::Result<Option<Duration>> {
         let Some(due) = self.due else {
             return Ok(None);
@@ -63,7 +63,7 @@ impl Deadline {
         Ok(Some(due.saturating_duration_since(now)))
     }
 
-    /// An error, for who has nothing to take and may wait no longer.
+    /// Fails when no time is left, for a caller that has nothing to receive.
     pub(crate) fn check_waiting(left: Option<Duration>) -> io::Result<()> {
         match left.is_some_and(|left| left.is_zero()) {
             true => Err(overdue()),

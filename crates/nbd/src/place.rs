@@ -1,7 +1,7 @@
-//! The place of a server: how this process gets connections to it.
+//! The place of a server: the way in which this process gets connections to it.
 //!
-//! A process that may not connect (a mount's server in its sandbox) asks another one, which knows
-//! the address, and gets the open socket.
+//! A process that may not connect (a mount's server in its sandbox) asks another process, which
+//! knows the address, and receives the open socket.
 
 use std::fmt;
 use std::io;
@@ -16,23 +16,24 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockop
 
 use crate::address::{Address, Endpoint};
 
-/// How long a server may not be heard of (its machine, not its answers) before it is lost.
+/// Silence of the server's machine (not of its answers) after which it is lost.
 const SILENCE: Duration = Duration::from_secs(20);
-/// How long a connection may take at most.
+/// Time limit for making a connection.
 const CONNECT: Duration = Duration::from_secs(10);
-/// A name is not looked up again earlier: a lookup may take longer than a server takes to restart.
+/// Minimum interval between look-ups of a host name: a look-up may take longer than the restart of
+/// a server.
 const LOOKUP: Duration = Duration::from_secs(10);
 
-/// Connections for a process that makes none itself.
+/// A maker of connections, for a process that makes none itself.
 pub trait Connect: Send + Sync {
     /// A new connection to the server at `address`, as [`Route::connect`] makes them.
     ///
     /// # Errors
-    /// That one's; or nobody connects to this address.
+    /// The errors of [`Route::connect`]; or this address is not allowed.
     fn connect(&self, address: &Address) -> io::Result<OwnedFd>;
 }
 
-/// The one who connects for this process.
+/// The maker of connections for this process.
 #[derive(Clone, Copy)]
 pub struct Connector(pub &'static dyn Connect);
 
@@ -50,24 +51,24 @@ impl fmt::Debug for Connector {
     }
 }
 
-/// The way to one server, for who connects. The addresses of a host's name are looked up before the
-/// first connection, and again when none of them answers.
+/// The route to one server, for the process that connects. The addresses of a host name are looked
+/// up before the first connection, and again when none of them answers.
 #[derive(Debug)]
 pub struct Route {
     endpoint: Endpoint,
     known: Mutex<Known>,
 }
 
-/// What a host's name means.
+/// The addresses of a host name.
 #[derive(Debug, Default)]
 struct Known {
     addresses: Vec<SocketAddr>,
-    /// When that was looked up.
+    /// The time of the look-up.
     since: Option<Instant>,
 }
 
 impl Route {
-    /// The way to the server of `address`; its name is not looked up yet.
+    /// A route to the server of `address`. The host name is not looked up yet.
     pub fn to(address: &Address) -> Route {
         Route {
             endpoint: address.endpoint.clone(),
@@ -75,13 +76,13 @@ impl Route {
         }
     }
 
-    /// Connects; no address is waited for longer than `patience`, or 10 s. Silence of the other
-    /// machine ends a connection over TCP.
+    /// Connects. The time limit for each address is `patience`, at most 10 s. Over TCP, prolonged
+    /// silence of the other machine ends the connection.
     ///
     /// # Errors
-    /// Nobody is there, or nobody knows the host's name.
+    /// No server answers, or the host name is unknown.
     pub fn connect(&self, patience: Duration) -> io::Result<OwnedFd> {
-        // No time at all would be no limit.
+        // A limit of zero would mean no limit.
         let patience = patience.clamp(Duration::from_millis(1), CONNECT);
         match &self.endpoint {
             Endpoint::Unix(path) => connect_unix(path, patience),
@@ -113,7 +114,7 @@ impl Route {
                 known.since = None;
                 return Err(e);
             }
-            // It is known by the old ones still.
+            // The old addresses stay.
             Err(_) => return Err(first),
         }
         let new = known.addresses.iter().filter(|a| !tried.contains(a));
@@ -140,7 +141,8 @@ fn first_of(addresses: &[SocketAddr], patience: Duration) -> io::Result<TcpStrea
     Err(last)
 }
 
-/// A server that takes no connections has those that wait block.
+/// Connects to a Unix socket. The limit is needed, as connecting to a server that accepts no
+/// connections blocks.
 fn connect_unix(path: &Path, patience: Duration) -> io::Result<OwnedFd> {
     let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
     let socket = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
@@ -149,13 +151,14 @@ fn connect_unix(path: &Path, patience: Duration) -> io::Result<OwnedFd> {
         Ok(()) => Ok(socket),
         Err(Errno::AGAIN) => Err(io::Error::new(
             io::ErrorKind::TimedOut,
-            "it takes no connections",
+            "it accepts no connections",
         )),
         Err(e) => Err(e.into()),
     }
 }
 
-/// A machine that is off, or out of reach, sends no end.
+/// Sets up detection of a silent peer: a machine that is off, or out of reach, does not close its
+/// connections.
 fn notice_silence(tcp: &TcpStream) -> io::Result<()> {
     sockopt::set_tcp_user_timeout(tcp, SILENCE.as_millis() as u32)?;
     sockopt::set_socket_keepalive(tcp, true)?;
@@ -165,14 +168,14 @@ fn notice_silence(tcp: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Where connections come from.
+/// The source of connections.
 #[derive(Debug)]
 pub(crate) enum Place {
     /// This process makes them.
     Own(Route),
-    /// Another one makes them.
+    /// Another process makes them.
     Passed(Connector, Address),
-    /// There is this one, until it is taken.
+    /// One connection that was made in advance, until it is taken.
     Made(Mutex<Option<OwnedFd>>),
 }
 
@@ -184,7 +187,7 @@ impl Place {
         }
     }
 
-    /// Connects. Another process has a limit of its own, that of [`Route::connect`].
+    /// Connects. If another process connects it uses its own limit, that of [`Route::connect`].
     pub(crate) fn connect(&self, patience: Duration) -> io::Result<OwnedFd> {
         match self {
             Place::Own(route) => route.connect(patience),
@@ -221,16 +224,16 @@ mod tests {
                 .and_then(|s| s.peer_addr())
         };
         assert_eq!(peer(was).unwrap(), was);
-        // As long as the old one answers nobody is asked.
+        // While the old address answers there is no look-up.
         assert_eq!(peer(is).unwrap(), was);
         drop(old);
-        // Nor again at once: a server that starts again is not waited for longer.
+        // Nor is there one again at once: the restart of a server needs no look-up.
         assert_eq!(
             peer(is).unwrap_err().kind(),
             io::ErrorKind::ConnectionRefused
         );
         route.known.lock().since = Instant::now().checked_sub(LOOKUP);
-        // The old address is kept where nobody knows another.
+        // The old address is kept when the look-up finds no other.
         let refused = route.connect_to(CONNECT, nobody).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
         route.known.lock().since = None;

@@ -1,4 +1,4 @@
-//! Bytes to a server and back, encrypted or not. One thread may send while another receives.
+//! The byte stream to a server, encrypted or not. One thread may send while another receives.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -32,7 +32,7 @@ impl Socket {
     }
 
     fn shutdown(&self) {
-        // One that is gone already is what was wanted.
+        // An error means that the connection is closed already.
         let _ = match self {
             Socket::Tcp(s) => s.shutdown(Shutdown::Both),
             Socket::Unix(s) => s.shutdown(Shutdown::Both),
@@ -46,31 +46,47 @@ impl Socket {
         }
     }
 
-    /// Waits until it can be read or written, no longer than `left`.
-    fn wait(&self, events: PollFlags, left: Option<Duration>) -> io::Result<()> {
+    /// Waits until the socket is readable or writable, no longer than `left`. Returns the events
+    /// that are ready, perhaps none.
+    fn wait(&self, events: PollFlags, left: Option<Duration>) -> io::Result<PollFlags> {
         Deadline::check_waiting(left)?;
         let left = left.map(Timespec::try_from).transpose();
         let left = left.map_err(io::Error::other)?;
-        match poll(&mut [PollFd::new(self, events)], left.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => Ok(()),
+        let mut polled = [PollFd::new(self, events)];
+        match poll(&mut polled, left.as_ref()) {
+            Ok(_) => Ok(polled[0].revents()),
+            Err(Errno::INTR) => Ok(PollFlags::empty()),
             Err(e) => Err(e.into()),
         }
     }
 
-    /// Does something that would block as soon as it does not.
+    /// Runs `act`, and waits for the socket while `act` would block.
     fn attend<T>(
         &self,
         events: PollFlags,
         until: &mut Deadline,
-        mut act: impl FnMut() -> io::Result<T>,
+        act: impl FnMut() -> io::Result<T>,
     ) -> io::Result<T> {
-        loop {
-            let left = until.left()?;
-            match act() {
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.wait(events, left)?,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                done => return done,
-            }
+        attend(until, &mut |_, left| self.wait(events, left).map(drop), act)
+    }
+}
+
+/// A function that waits until the socket takes bytes, given the deadline and the remaining time
+/// (`None`: unlimited).
+pub(crate) type Wait<'a> = dyn FnMut(Deadline, Option<Duration>) -> io::Result<()> + 'a;
+
+/// Runs `act` until it does not block, and calls `wait` meanwhile.
+fn attend<T>(
+    until: &mut Deadline,
+    wait: &mut Wait<'_>,
+    mut act: impl FnMut() -> io::Result<T>,
+) -> io::Result<T> {
+    loop {
+        let left = until.left()?;
+        match act() {
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => wait(*until, left)?,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            done => return done,
         }
     }
 }
@@ -94,7 +110,7 @@ impl Read for &Socket {
 }
 
 impl Write for &Socket {
-    /// Without a signal where nobody reads any more: a library must not end its process.
+    /// Writes without raising SIGPIPE when the peer has closed: a library must not end its process.
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         Ok(rustix::net::send(self, buf, SendFlags::NOSIGNAL)?)
     }
@@ -104,7 +120,7 @@ impl Write for &Socket {
     }
 }
 
-/// A connection's bytes.
+/// The byte stream of a connection.
 #[derive(Debug)]
 pub(crate) struct Stream {
     socket: Socket,
@@ -118,7 +134,7 @@ impl Stream {
         Ok(Stream { socket, tls: None })
     }
 
-    /// From here on all is encrypted.
+    /// Encrypts everything from here on: runs the TLS handshake.
     pub(crate) fn encrypt(&mut self, tls: &Tls, until: &mut Deadline) -> io::Result<()> {
         let mut connection = ClientConnection::new(tls.config.clone(), tls.name.clone())
             .map_err(io::Error::other)?;
@@ -137,34 +153,66 @@ impl Stream {
             })?;
         }
         self.tls = Some(Mutex::new(connection));
-        // The last of the handshake is ours.
+        // The client sends the last message of the handshake.
         match &self.tls {
-            Some(tls) => self.push(tls, until),
+            Some(tls) => self.push(tls, until, &mut |_, left| {
+                self.wait(PollFlags::OUT, left).map(drop)
+            }),
             None => Ok(()),
         }
     }
 
-    /// Nobody gets anything from it any more, whoever waits.
+    /// Waits for the socket: see [`Socket::wait`].
+    pub(crate) fn wait(&self, events: PollFlags, left: Option<Duration>) -> io::Result<PollFlags> {
+        self.socket.wait(events, left)
+    }
+
+    /// Whether data has arrived that polling the socket no longer shows.
+    ///
+    /// # Errors
+    /// The data violates TLS.
+    pub(crate) fn has_decrypted(&self) -> io::Result<bool> {
+        let Some(tls) = &self.tls else {
+            return Ok(false);
+        };
+        let state = tls.lock().process_new_packets();
+        Ok(state.map_err(io::Error::other)?.plaintext_bytes_to_read() > 0)
+    }
+
+    /// Shuts the connection down for all threads, waiting ones included.
     pub(crate) fn shutdown(&self) {
         self.socket.shutdown();
     }
 
-    /// Sends all of it; `more` follows at once. One thread at a time.
-    pub(crate) fn send(&self, bytes: &[u8], more: bool, until: &mut Deadline) -> io::Result<()> {
+    /// Sends all of `bytes`; with `more`, further data follows at once. `wait` is called while the
+    /// socket takes no bytes. One thread at a time.
+    pub(crate) fn send(
+        &self,
+        bytes: &[u8],
+        more: bool,
+        until: &mut Deadline,
+        wait: &mut Wait<'_>,
+    ) -> io::Result<()> {
         match &self.tls {
-            None => self.send_plain(bytes, more, until),
-            Some(tls) => self.send_encrypted(tls, bytes, until),
+            None => self.send_plain(bytes, more, until, wait),
+            Some(tls) => self.send_encrypted(tls, bytes, until, wait),
         }
     }
 
-    fn send_plain(&self, mut bytes: &[u8], more: bool, until: &mut Deadline) -> io::Result<()> {
+    fn send_plain(
+        &self,
+        mut bytes: &[u8],
+        more: bool,
+        until: &mut Deadline,
+        wait: &mut Wait<'_>,
+    ) -> io::Result<()> {
         let flags = match more {
             true => SendFlags::NOSIGNAL | SendFlags::MORE,
             false => SendFlags::NOSIGNAL,
         };
         while !bytes.is_empty() {
             let send = || Ok(rustix::net::send(&self.socket, bytes, flags)?);
-            let sent = self.socket.attend(PollFlags::OUT, until, send)?;
+            let sent = attend(until, wait, send)?;
             bytes = bytes.get(sent..).unwrap_or(&[]);
         }
         Ok(())
@@ -175,20 +223,27 @@ impl Stream {
         tls: &Mutex<ClientConnection>,
         mut bytes: &[u8],
         until: &mut Deadline,
+        wait: &mut Wait<'_>,
     ) -> io::Result<()> {
         while !bytes.is_empty() {
             let taken = tls.lock().writer().write(bytes)?;
             bytes = bytes.get(taken..).unwrap_or(&[]);
-            self.push(tls, until)?;
+            self.push(tls, until, wait)?;
         }
         Ok(())
     }
 
-    /// Sends what is encrypted. Who receives is not kept from it meanwhile.
-    fn push(&self, tls: &Mutex<ClientConnection>, until: &mut Deadline) -> io::Result<()> {
+    /// Sends the pending encrypted data. The lock is not held while waiting, so another thread can
+    /// receive.
+    fn push(
+        &self,
+        tls: &Mutex<ClientConnection>,
+        until: &mut Deadline,
+        wait: &mut Wait<'_>,
+    ) -> io::Result<()> {
         let mut is_sent = false;
         while !is_sent {
-            is_sent = self.socket.attend(PollFlags::OUT, until, || {
+            is_sent = attend(until, wait, || {
                 let mut connection = tls.lock();
                 if connection.wants_write() {
                     connection.write_tls(&mut &self.socket)?;
@@ -199,7 +254,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Receives something; 0 at the end. One thread at a time.
+    /// Receives some bytes; 0 at the end. One thread at a time.
     pub(crate) fn receive(&self, buf: &mut [u8], until: &mut Deadline) -> io::Result<usize> {
         let socket = &self.socket;
         let Some(tls) = &self.tls else {
@@ -214,7 +269,7 @@ impl Stream {
                 }
                 match absorb(&mut connection, socket)? {
                     0 => Ok(Some(0)),
-                    // Whatever it was.
+                    // Any number of encrypted bytes: try to read plain text again.
                     _ => Ok(None),
                 }
             })?;
@@ -225,7 +280,7 @@ impl Stream {
     }
 }
 
-/// Takes in encrypted bytes: how many; 0 at the end.
+/// Receives encrypted bytes and decrypts them. Returns their number; 0 at the end.
 fn absorb(connection: &mut ClientConnection, socket: &Socket) -> io::Result<usize> {
     let n = connection.read_tls(&mut &*socket)?;
     connection.process_new_packets().map_err(io::Error::other)?;

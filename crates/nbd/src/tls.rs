@@ -1,4 +1,4 @@
-//! TLS: who the server is, and who we are.
+//! TLS: the certificates of the server and of this client.
 
 use std::io;
 use std::sync::Arc;
@@ -9,20 +9,20 @@ use rustls::{ClientConfig, RootCertStore};
 
 use crate::address::Certificates;
 
-/// What a connection is encrypted by.
+/// The configuration of an encrypted connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Tls {
     pub(crate) config: Arc<ClientConfig>,
-    /// The name that the server's certificate has to have.
+    /// The name that the server's certificate must have.
     pub(crate) name: ServerName<'static>,
 }
 
 impl Tls {
-    /// Reads the certificates. `host` is the server's, if its certificate need not have another
-    /// name.
+    /// Reads the certificates. `host` is the name in the server's certificate, unless
+    /// `certificates` names another.
     ///
     /// # Errors
-    /// They are not there, or are none; what is wrong is named.
+    /// Missing or invalid certificates; the text names the fault.
     pub(crate) fn read(certificates: &Certificates, host: &str) -> io::Result<Tls> {
         let Certificates {
             directory,

@@ -1,17 +1,18 @@
-//! What a server has acknowledged, and may forget: all that was written since it was flushed.
+//! The log of unflushed writes: content that the server has acknowledged and may lose. After a
+//! reconnect it is written again.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bytes of a witness at most.
+/// Maximum length of a witness in bytes.
 const WITNESS: u64 = 64 << 10;
 
-/// What was written to a range.
+/// The content of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
     Bytes(Arc<[u8]>),
-    /// So many bytes of zeroes.
+    /// A number of zero bytes.
     Zeroes(u64),
 }
 
@@ -23,7 +24,7 @@ impl Content {
         }
     }
 
-    /// What it takes in memory.
+    /// Its memory use in bytes.
     fn weight(&self) -> u64 {
         match self {
             Content::Bytes(bytes) => bytes.len() as u64,
@@ -45,52 +46,51 @@ impl Content {
 #[derive(Debug)]
 struct Piece {
     content: Content,
-    /// The write that it is of.
+    /// The number of its write.
     of: u64,
-    /// When that was acknowledged.
+    /// The clock when the write was acknowledged.
     acknowledged: Option<u64>,
-    /// Some of it was discarded since, and may read as zeroes.
+    /// Whether a part was discarded since, and may read as zeroes.
     is_discarded: bool,
 }
 
-/// Which write it was.
+/// The number and range of a write.
 #[derive(Clone, Debug)]
 pub(crate) struct Begun {
     number: u64,
     range: Range<u64>,
 }
 
-/// The newest content of each byte that is on its way, or acknowledged and not flushed.
+/// The newest content of each byte whose write is in flight, or acknowledged and not flushed.
 ///
-/// Of what was written twice the older content is gone at once: written again it could, with a
-/// crash behind it, take the place of what is durable.
+/// A write drops older content of its range at once: old content written again could, with a crash
+/// behind it, replace content that is durable.
 #[derive(Debug, Default)]
 pub(crate) struct Unflushed {
-    /// By their first bytes; none overlap.
+    /// By offset; none overlap.
     pieces: BTreeMap<u64, Piece>,
-    /// Writes that began.
+    /// Number of writes begun.
     begun: u64,
-    /// Writes that were acknowledged.
+    /// Number of writes acknowledged.
     clock: u64,
     bytes: u64,
     witness: Option<(u64, Arc<[u8]>)>,
     guard: Option<Guard>,
 }
 
-/// A place that nobody else writes.
+/// A place that this process alone writes.
 #[derive(Debug)]
 struct Guard {
     start: u64,
-    /// What may be there: what is durable, and what was written since. Nothing where that is not
-    /// known.
+    /// Content that may be there: the durable one and all written since. Empty if unknown.
     contents: Vec<Arc<[u8]>>,
 }
 
-/// What a server must have at a place: one of these.
+/// A condition on a server that comes back: it must have one of these contents at this place.
 pub(crate) struct Expected {
     pub(crate) offset: u64,
     pub(crate) contents: Vec<Arc<[u8]>>,
-    /// Another content there is that of another machine which has taken the volume.
+    /// Whether a mismatch means that another machine has taken the volume.
     pub(crate) is_guard: bool,
 }
 
@@ -119,8 +119,8 @@ impl Unflushed {
         }
     }
 
-    /// The server has acknowledged it. (It may be that nobody knows: then, too, it may be there and
-    /// is written again.)
+    /// Notes that the server has acknowledged a write. It is also used for a write with an unknown
+    /// outcome: that may be on the server, so it is written again, too.
     pub(crate) fn acknowledge(&mut self, write: &Begun) {
         self.clock += 1;
         for start in self.of(write) {
@@ -130,26 +130,27 @@ impl Unflushed {
         }
     }
 
-    /// It is durable.
+    /// Notes that a write is durable.
     pub(crate) fn durable(&mut self, write: &Begun) {
         for start in self.of(write) {
             self.settle(start);
         }
     }
 
-    /// The server refused it: what is there now is not known.
+    /// Notes that the server refused a write: the content of its range is unknown now.
     pub(crate) fn refuse(&mut self, write: &Begun) {
         for start in self.of(write) {
             self.remove(start);
         }
     }
 
-    /// What a flush that begins now makes durable.
+    /// The clock at the begin of a flush: the flush makes durable all writes that were acknowledged
+    /// up to it.
     pub(crate) fn mark(&self) -> u64 {
         self.clock
     }
 
-    /// That flush succeeded.
+    /// Notes that the flush that began at `mark` succeeded.
     pub(crate) fn flushed(&mut self, mark: u64) {
         let done = |piece: &Piece| piece.acknowledged.filter(|when| *when <= mark);
         let mut durable: Vec<_> = self
@@ -163,7 +164,7 @@ impl Unflushed {
         }
     }
 
-    /// Notes that a range is to be discarded: it may read as zeroes from now on, or as it was.
+    /// Notes that a range is to be discarded: it may read as zeroes from now on, or as before.
     pub(crate) fn discard(&mut self, range: &Range<u64>) {
         self.dismiss_witness(range);
         for start in self.overlapping(range) {
@@ -180,13 +181,13 @@ impl Unflushed {
         self.witness.take_if(|witness| overlaps(witness));
     }
 
-    /// From now on nobody else writes what begins at `start`.
+    /// Declares that this process alone writes the content that begins at `start`.
     pub(crate) fn guard(&mut self, start: u64) {
         let contents = Vec::new();
         self.guard = Some(Guard { start, contents });
     }
 
-    /// What was there at some time since.
+    /// Adds content that the guarded place had at some time since the call of `guard`.
     pub(crate) fn guarded(&mut self, content: Arc<[u8]>) {
         if let Some(guard) = &mut self.guard {
             guard.contents.insert(0, content);
@@ -206,8 +207,8 @@ impl Unflushed {
         }
     }
 
-    /// What the server must have: what is guarded, and something that was flushed and not written
-    /// since.
+    /// The content that the server must have: the guarded content, and the witness, which was
+    /// flushed and not overwritten since.
     pub(crate) fn expected(&self) -> Vec<Expected> {
         let guard = self.guard.iter().filter(|guard| !guard.contents.is_empty());
         let guard = guard.map(|guard| Expected {
@@ -223,7 +224,7 @@ impl Unflushed {
         guard.chain(witness).collect()
     }
 
-    /// All of it: where, and what.
+    /// All unflushed content, with offsets.
     pub(crate) fn all(&self) -> Vec<(u64, Content)> {
         let each = self.pieces.iter();
         each.map(|(start, piece)| (*start, piece.content.clone()))
@@ -235,7 +236,7 @@ impl Unflushed {
         self.bytes
     }
 
-    /// A piece is durable.
+    /// Removes a piece that is durable, and makes it the witness if it suits.
     fn settle(&mut self, start: u64) {
         let Some(piece) = self.remove(start) else {
             return;
@@ -254,7 +255,7 @@ impl Unflushed {
         }
     }
 
-    /// Where what is left of a write begins.
+    /// The offsets of the remaining pieces of a write.
     fn of(&self, write: &Begun) -> Vec<u64> {
         let there = self.pieces.range(write.range.clone());
         let its = there.filter(|(_, piece)| piece.of == write.number);
@@ -272,7 +273,7 @@ impl Unflushed {
         Some(piece)
     }
 
-    /// Where what has a part in `range` begins.
+    /// The offsets of the pieces that overlap `range`.
     fn overlapping(&self, range: &Range<u64>) -> Vec<u64> {
         let before = self.pieces.range(..range.start).next_back();
         let before = before.filter(|(start, piece)| *start + piece.content.len() > range.start);
@@ -284,7 +285,7 @@ impl Unflushed {
             .collect()
     }
 
-    /// Takes out what lies in `range`.
+    /// Removes all content in `range`, and keeps the parts of pieces outside.
     fn cut(&mut self, range: &Range<u64>) {
         for start in self.overlapping(range) {
             let Some(piece) = self.remove(start) else {
@@ -325,9 +326,9 @@ mod tests {
         let second = log.begin(4, bytes(2, 2));
         assert_eq!(log.bytes(), 10);
         log.flushed(mark);
-        // The second is on its way.
+        // The second write is in flight.
         assert_eq!(log.all(), [(4, bytes(2, 2))]);
-        // What is left of the first, and written last, tells whether the server kept it.
+        // The rest of the first write, settled last, is the witness.
         assert_eq!(log.witness, Some((6, vec![1; 4].into())));
         log.acknowledge(&second);
         log.flushed(mark);
@@ -459,7 +460,7 @@ mod tests {
                 let expected: Vec<_> = model.iter().map(|byte| byte.map(|byte| byte.0)).collect();
                 prop_assert_eq!(seen, expected);
                 if let Some((at, bytes)) = &log.witness {
-                    // Nothing that is under way lies there.
+                    // No write in flight overlaps it.
                     let range = *at as usize..*at as usize + bytes.len();
                     prop_assert!(model[range].iter().all(Option::is_none));
                 }

@@ -1,4 +1,4 @@
-//! The way to an export: all that has to be known before it is connected to.
+//! The way to an export: everything that must be known before connecting.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +12,13 @@ use crate::handshake::Export;
 use crate::place::{Connector, Place};
 use crate::tls::Tls;
 
-/// All that it takes to connect to an export.
+/// The parameters for connecting to an export.
 #[derive(Clone, Debug)]
 pub(crate) struct Way {
     pub(crate) address: Address,
     place: Arc<Place>,
     tls: Option<Tls>,
-    /// How long the server may take to answer.
+    /// Time limit for the server's answers.
     patience: Duration,
 }
 
@@ -46,20 +46,20 @@ impl Way {
         })
     }
 
-    /// Makes the only connection that there will be. Nothing of the server is read.
+    /// Makes the only connection that there will be. Reads nothing from the server.
     ///
     /// # Errors
-    /// Nobody is there.
+    /// No server answers.
     pub(crate) fn reach(&mut self) -> std::io::Result<()> {
         let socket = self.place.connect(self.patience)?;
         self.place = Arc::new(Place::Made(Mutex::new(Some(socket))));
         Ok(())
     }
 
-    /// Connects, and shakes hands.
+    /// Connects, and runs the handshake.
     ///
     /// # Errors
-    /// The server is not there, or says no.
+    /// The server is not there, or refuses.
     pub(crate) fn connect(&self) -> Result<(Connection, Export)> {
         let (tls, export) = (self.tls.as_ref(), &self.address.export);
         Connection::open(&self.place, tls, export, self.patience)

@@ -1,8 +1,8 @@
 //! Numbers and structures of the protocol; all big-endian.
 
-/// The first words of a server.
+/// The first magic number from a server.
 pub(crate) const NBDMAGIC: u64 = 0x4e42_444d_4147_4943;
-/// The second, and the first of each option.
+/// The second magic number, which also begins each option.
 pub(crate) const IHAVEOPT: u64 = 0x4948_4156_454f_5054;
 pub(crate) const OPTION_REPLY: u64 = 0x0003_e889_0455_65a9;
 pub(crate) const REQUEST: u32 = 0x2560_9513;
@@ -48,7 +48,7 @@ pub(crate) mod can {
 
 /// Types of chunks of a structured reply.
 pub(crate) mod chunk {
-    /// Flag: the last one of the reply.
+    /// Flag: this is the last chunk of the reply.
     pub(crate) const DONE: u16 = 1;
     pub(crate) const NONE: u16 = 0;
     pub(crate) const OFFSET_DATA: u16 = 1;
@@ -57,10 +57,10 @@ pub(crate) mod chunk {
     pub(crate) const ERROR: u16 = 1 << 15;
 }
 
-/// A server that goes away says so to what it is asked.
+/// The error of a server that is shutting down.
 pub(crate) const ESHUTDOWN: u32 = 108;
 
-/// What a request asks for.
+/// The request types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub(crate) enum Command {
@@ -79,12 +79,12 @@ pub(crate) struct Request {
     pub(crate) fua: bool,
     /// First byte.
     pub(crate) offset: u64,
-    /// Bytes.
+    /// Number of bytes.
     pub(crate) len: u32,
 }
 
 impl Request {
-    /// Its 28 bytes; replies name `cookie`.
+    /// The 28 bytes of its header; replies carry `cookie`.
     pub(crate) fn header(&self, cookie: u64) -> [u8; 28] {
         let mut bytes = [0; 28];
         bytes[0..4].copy_from_slice(&REQUEST.to_be_bytes());
@@ -97,17 +97,17 @@ impl Request {
     }
 }
 
-/// The 16, 32 or 64 bits at `at` of a message that was read whole.
+/// The 16 bits at byte `at` of a message that was read whole.
 pub(crate) fn be16(bytes: &[u8], at: usize) -> u16 {
     be64(bytes, at, 2) as u16
 }
 
-/// See [`be16`].
+/// The 32 bits; see [`be16`].
 pub(crate) fn be32(bytes: &[u8], at: usize) -> u32 {
     be64(bytes, at, 4) as u32
 }
 
-/// The `n` bytes at `at` as a number; what is not there is zero.
+/// The `n` bytes at byte `at` as a number; missing bytes count as zero.
 pub(crate) fn be64(bytes: &[u8], at: usize, n: usize) -> u64 {
     let there = bytes.iter().skip(at).take(n);
     there.fold(0, |number, byte| number << 8 | u64::from(*byte))

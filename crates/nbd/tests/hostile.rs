@@ -1,20 +1,17 @@
-//! Servers that mean harm, in the clear and with TLS: silent, trickling, or without end, at any
-//! point. Each is an error, in bounded time.
-#![allow(clippy::unwrap_used)]
-
-mod attacker;
-
+//! Hostile servers, in the clear and with TLS: silent, trickling, or endless, in any phase. Each
+//! must give an error in bounded time.
+use crate::attacker;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use attacker::{Attack, Attacker, Phase};
+use crate::attacker::{Attack, Attacker, Phase};
 use stetfs_block::BlockDevice;
 use stetfs_nbd::{NbdDevice, NbdOptions};
 
-/// How long the servers may take.
+/// Time limit for the servers' answers.
 const ANSWER: Duration = Duration::from_millis(400);
-/// Longer than any of it takes.
+/// Longer than any of the calls takes.
 const LONG: Duration = Duration::from_secs(20);
 
 fn impatient() -> NbdOptions {
@@ -26,7 +23,7 @@ fn impatient() -> NbdOptions {
     }
 }
 
-/// What comes of it, if it comes to an end.
+/// The result of `act`, if it ends within `long`.
 fn within<T: Send + 'static>(
     long: Duration,
     act: impl FnOnce() -> T + Send + 'static,
@@ -36,7 +33,7 @@ fn within<T: Send + 'static>(
     is_done.recv_timeout(long).ok()
 }
 
-/// Opens, uses and leaves the export of a server.
+/// Opens, uses and closes the export of a server.
 fn use_all(address: &str, options: NbdOptions) -> stetfs_block::Result<()> {
     let device = NbdDevice::open(address.as_ref(), options)?;
     device.read(0, &mut [0; 4096])?;
@@ -76,7 +73,7 @@ fn silent_and_trickling_servers_are_bounded_in_each_phase() {
     }
 }
 
-/// It may still carry out what it was asked for, so it is not asked again.
+/// The server may still carry out its requests, so it gets no further ones.
 #[test]
 fn a_server_that_did_not_answer_is_asked_nothing_more() {
     let pki = attacker::Pki::new();
@@ -103,13 +100,13 @@ fn a_server_that_did_not_answer_is_asked_nothing_more() {
         }
         assert!(begun.elapsed() < ANSWER);
         assert_eq!((server.connections(), server.writes()), (1, 1));
-        // Nobody is waited for to take leave of.
+        // Closing does not wait for the server.
         drop(device);
         assert!(begun.elapsed() < LONG);
     }
 }
 
-/// The test's own canary: a server that may take as long as it takes is waited for.
+/// The test's own canary: without a time limit a silent server is waited for.
 #[test]
 fn without_a_limit_a_silent_server_is_waited_for() {
     let server = Attacker::new(None, Phase::Read, Attack::Silent);
@@ -139,13 +136,13 @@ fn replies_without_end_are_no_replies() {
     let pki = attacker::Pki::new();
     for pki in [None, Some(&pki)] {
         for (phase, said) in [
-            (Phase::Structured, "its reply to an option is none"),
-            (Phase::Go, "without end"),
-            (Phase::Read, "without end"),
+            (Phase::Structured, "its reply to an option is invalid"),
+            (Phase::Go, "describes the export too often"),
+            (Phase::Read, "too many errors"),
         ] {
             let server = Attacker::new(pki, phase, Attack::Flood);
             let address = server.address();
-            // A limit of time is not what ends it.
+            // The time limit is not the reason for the end.
             let options = NbdOptions {
                 answer: LONG,
                 ..impatient()
@@ -159,7 +156,7 @@ fn replies_without_end_are_no_replies() {
     }
 }
 
-/// Who asks how the server is doing does not wait for it.
+/// The state can be read without waiting for the server.
 #[test]
 fn a_server_that_is_looked_for_holds_nobody_off() {
     let server = Attacker::new(None, Phase::Disconnect, Attack::Silent);

@@ -1,14 +1,10 @@
-//! Servers that are lost: what was acknowledged stands, what was flushed is durable, and what comes
-//! back is what was lost, or nothing goes on.
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
+//! Servers that are lost: acknowledged data stands, flushed data is durable, and a changed export
+//! stops everything.
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::Server;
+use crate::common::Server;
 use proptest::prelude::*;
 use stetfs_block::{BlockDevice, BlockError, Write, suite};
 use stetfs_nbd::NbdOptions;
@@ -64,7 +60,7 @@ enum Step {
     },
     Flush,
     Read,
-    /// The server dies at so many requests from now, or now.
+    /// The server dies at the n-th request from now; 0 is now.
     Die(u64),
 }
 
@@ -83,8 +79,8 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Of each byte: what it is, and what is durable of it, where that is known: it was flushed, or
-    /// written with FUA, and not written since.
+    /// Of each byte the current and the durable value, where known. A value is known to be durable
+    /// after a flush or a FUA write, until the next write.
     #[test]
     fn nothing_acknowledged_is_lost(
         steps in prop::collection::vec(step(), 1..60),
@@ -116,7 +112,7 @@ proptest! {
                 }
                 Step::Discard { at, len } => {
                     device.discard(at as u64..(at + len) as u64).unwrap();
-                    // What it is is no longer known; nor is what of it is durable.
+                    // Both the current and the durable content are unknown now.
                     now[at..at + len].fill(None);
                     durable[at..at + len].fill(None);
                 }
@@ -180,7 +176,8 @@ fn what_is_not_flushed_is_bounded() {
     let device = server.open(NbdOptions::default());
     let data = vec![1; 1 << 20];
     for n in 0..100u64 {
-        // Not what was there: that would take the place of the older.
+        // Each write replaces the kept content of its range, so it adds nothing to the unflushed
+        // data.
         device.write((n % 8) << 20, &data).unwrap();
     }
     assert_eq!(server.disk().flushes.load(SeqCst), 0, "8 MiB are no reason");
@@ -207,7 +204,7 @@ fn another_volume_that_comes_back_is_not_touched() {
         change(&server);
         let error = device.read(0, &mut [0; 512]).unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
-        // For good.
+        // Permanently.
         for error in [
             device.write(0, &[3; 512]),
             device.flush(),
@@ -218,11 +215,14 @@ fn another_volume_that_comes_back_is_not_touched() {
         assert_eq!(server.durable()[..512], [0; 512]);
     };
     let other = |server: &Server| server.overwrite(9000, &[7]);
-    stopped(&other, "without what it had made durable at byte 8192");
+    stopped(
+        &other,
+        "different data at byte 8192, which had been flushed",
+    );
     let larger = |server: &Server| server.behave(|how| how.size = Some(2 << 20));
     stopped(&larger, "an export of 2097152 bytes; it had 262144");
     let read_only = |server: &Server| server.behave(|how| how.flags |= READ_ONLY);
-    stopped(&read_only, "other rights");
+    stopped(&read_only, "flags or request limits");
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn a_volume_that_another_machine_took_is_not_touched() {
     device.write(20_000, &[9; 100]).unwrap();
     server.die();
     server.overwrite(20_000, &[0; 100]);
-    // What was ours once is another's, too.
+    // The other machine writes a content that was this one's earlier.
     server.overwrite(4096, &[2; 1024]);
     let error = device.flush().unwrap_err().to_string();
     assert!(
@@ -266,10 +266,10 @@ fn a_server_that_stays_away_is_given_up_and_taken_back() {
     assert!(begun.elapsed() >= Duration::from_millis(300));
     assert!(error.to_string().contains("is lost"), "{error}");
     assert_eq!(error.errno(), 5);
-    // What was acknowledged there may be gone by now.
+    // The server may have lost its acknowledged data by now.
     assert!(device.write(0, &[3; 512]).is_err());
     server.overwrite(0, &[9; 512]);
-    // Who asks at once gets no second wait.
+    // A further request at once does not wait again.
     let begun = Instant::now();
     assert!(device.flush().is_err());
     assert!(begun.elapsed() < Duration::from_millis(200));
@@ -284,10 +284,10 @@ fn a_server_that_stays_away_is_given_up_and_taken_back() {
 fn one_that_never_answers_a_request_is_not_asked_for_ever() {
     for nonsense in [
         &b"HTTP/1.1 400 Bad Request\r\n"[..],
-        // A reply to nothing, as simple and as structured one.
+        // A reply without a request, as a simple and as a structured one.
         b"\x67\x44\x66\x98\0\0\0\0\0\0\0\0\0\0\x42\x42",
         b"\x66\x8e\x33\xef\0\x01\0\0\0\0\0\0\0\0\x42\x42\0\0\0\0",
-        // Bytes that were not asked for, a hole too large, a read that ends early.
+        // Bytes outside the request, a hole too large, a read that ends early.
         b"\x66\x8e\x33\xef\0\x01\0\x01\0\0\0\0\0\0\0\x01\0\0\x10\x08\0\0\0\0\0\0\xff\xff",
         b"\x66\x8e\x33\xef\0\x01\0\x02\0\0\0\0\0\0\0\x01\0\0\0\x0c\0\0\0\0\0\0\0\0\xff\xff\xff\xff",
         b"\x66\x8e\x33\xef\0\x01\0\0\0\0\0\0\0\0\0\x01\0\0\0\0",
@@ -328,9 +328,9 @@ fn what_the_server_refuses_is_an_error_and_no_loss() {
     device.write(0, &[1; 512]).unwrap();
 }
 
-/// More than 64 MiB are not flushed, so a write flushes first. That fails once, and the server has
-/// forgotten what it acknowledged: nothing is written and nothing flushed from then on, though the
-/// server would do both. (block.F4)
+/// More than 64 MiB are not flushed, so a write flushes first. That flush fails once, and the
+/// server has lost its acknowledged data: no write and no flush is sent from then on, though the
+/// server would accept both. (block.F4)
 #[test]
 fn a_flush_that_fails_inside_a_write_is_no_write_that_fails() {
     let chunk = vec![1; 1 << 20];
@@ -374,10 +374,10 @@ fn who_may_open_it() {
     drop(writer);
     let readers = [server.open(read_only), server.open(read_only)];
     assert!(readers[0].write(0, &[0; 512]).is_err());
-    // Writers are kept off by a server that cannot flush, or that does not let them.
+    // An export is not writable if the server cannot flush, or is read-only.
     server.behave(|how| how.flags = 1);
     let error = server.try_open(impatient()).unwrap_err().to_string();
-    assert!(error.contains("cannot be flushed"), "{error}");
+    assert!(error.contains("the export has no flush"), "{error}");
     server.behave(|how| how.flags = ALL | READ_ONLY);
     assert_eq!(server.try_open(impatient()).unwrap_err().errno(), 30);
 }

@@ -1,6 +1,6 @@
-//! The processor's instructions that send lines of its cache to memory.
+//! The processor's instructions that write lines of its cache back to memory.
 
-/// The best of those that this processor has.
+/// The flush instruction in use: the best that this processor has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum LineFlush {
     /// Writes the line back, and may keep it.
@@ -9,14 +9,14 @@ pub(crate) enum LineFlush {
     /// Writes the line back and drops it.
     #[cfg(target_arch = "x86_64")]
     ClflushOpt,
-    /// The same, one line after the other.
+    /// Writes the line back and drops it; flushes are serialised.
     #[cfg(target_arch = "x86_64")]
     Clflush,
 }
 
 impl LineFlush {
-    /// Looks what this processor has. `None` where no such instruction is used: then memory needs
-    /// the kernel's help (msync).
+    /// Detects the best instruction of this processor. `None` on architectures without a supported
+    /// instruction: durability then needs the kernel (msync).
     pub(crate) fn detect() -> Option<Self> {
         #[cfg(target_arch = "x86_64")]
         return Some(x86::detect());
@@ -35,8 +35,8 @@ impl LineFlush {
         match self {}
     }
 
-    /// Sends the lines of these words to memory: done when [`LineFlush::fence`] returns on the same
-    /// thread.
+    /// Flushes the lines of these words to memory. They are there when [`LineFlush::fence`] returns
+    /// on the same thread.
     pub(crate) fn flush(self, words: &[std::sync::atomic::AtomicU64]) {
         #[cfg(target_arch = "x86_64")]
         x86::flush(self, words);
@@ -44,7 +44,7 @@ impl LineFlush {
         match (self, words) {}
     }
 
-    /// Waits for the flushes of this thread.
+    /// Waits for the calling thread's flushes.
     pub(crate) fn fence(self) {
         #[cfg(target_arch = "x86_64")]
         x86::fence();
@@ -83,8 +83,8 @@ mod x86 {
             let at = line.as_ptr().cast::<u8>();
             match how {
                 // SAFETY: the address lies in `words`, which is mapped; the instruction changes no
-                // content, and `detect` saw it. Without `nomem` it stays behind the
-                // stores before it.
+                // content, and `detect` found it. Without `nomem` the compiler keeps it behind the
+                // earlier stores.
                 LineFlush::Clwb => unsafe {
                     asm!("clwb [{}]", in(reg) at, options(nostack, preserves_flags));
                 },

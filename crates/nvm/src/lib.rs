@@ -1,20 +1,21 @@
-//! Persistent memory as the core sees it: a mapped file, memory for tests, and a recorder whose
-//! record gives what a crash leaves.
+//! Persistent memory as the core sees it: a mapped file, memory for tests, and a recorder whose log
+//! yields the states that a crash can leave.
 //!
 //! Everything above stores and loads through [`Region`]. All offsets and lengths are bytes.
 //!
-//! What a region promises, and nothing more:
-//! 1. A store that returned is seen by every later load. The smallest unit is a word: 8 bytes,
+//! A region promises this, and nothing more:
+//! 1. Every load sees the stores that returned before it. The smallest unit is a word: 8 bytes,
 //!    aligned. A word is old or new, for readers and after a crash; stores to a word take effect
 //!    one after the other.
-//! 2. [`Region::flush`] sends lines of [`LINE`] bytes on their way. [`Region::fence`] makes durable
-//!    what the *calling thread* has flushed before, as it was when it was flushed, or newer. Nobody
-//!    may count on another thread's fence.
-//! 3. Until then a crash may keep any of the lines, each as it was at some moment: the words of a
-//!    line arrive in the order in which they were stored (x86-TSO), words of different lines in
-//!    any. A store of many bytes stores its words upwards.
-//! 4. What "durable" survives is said by [`Region::durability`].
-//! 5. After a fence that failed every later one fails: what it was to make durable may be lost.
+//! 2. [`Region::flush`] starts writing lines of [`LINE`] bytes to memory. [`Region::fence`] makes
+//!    the lines durable that the *calling thread* has flushed before, with their content at the
+//!    flush or newer content. A fence promises nothing for the flushes of other threads.
+//! 3. Until then a crash may keep any of the lines, each with its content at some moment: the words
+//!    of a line arrive in the order in which they were stored (x86-TSO), words of different lines
+//!    in any order. A store of many bytes stores its words upwards.
+//! 4. [`Region::durability`] says which kinds of crash durable content survives.
+//! 5. After a failed fence every later fence fails: the content that it should have made durable
+//!    may be lost.
 
 mod cpu;
 mod file;
@@ -23,7 +24,7 @@ mod record;
 mod region;
 mod replay;
 #[cfg(feature = "test-suite")]
-// A check panics; that is its answer.
+// Checks report by panicking.
 #[allow(clippy::unwrap_used)]
 pub mod suite;
 mod words;
@@ -34,7 +35,7 @@ pub use record::{RegionEvent, RegionLog, RegionRecorder, What};
 pub use region::{Durability, Region};
 pub use replay::{PendingLine, RegionReplay};
 
-/// What a flush takes as a whole, in bytes: a line of the processor's cache.
+/// The unit of a flush, in bytes: a line of the processor's cache.
 pub const LINE: u64 = 64;
-/// What is stored as a whole, in bytes.
+/// The unit of an atomic store, in bytes.
 pub const WORD: u64 = 8;

@@ -1,4 +1,4 @@
-//! A region in memory with cheap copies.
+//! A region in memory with cheap copies, for tests and for replaying crashes.
 
 use std::fmt;
 use std::ops::Range;
@@ -12,25 +12,25 @@ use crate::region::{check_flush, word_at};
 use crate::words;
 use crate::{Durability, LINE, Region, WORD};
 
-/// Bytes of a page: what a fork shares, and the first store after it copies.
+/// Bytes of a page: forks share pages, and the first store to a shared page copies it.
 const PAGE: u64 = 4096;
 const WORDS: usize = (PAGE / WORD) as usize;
 
 type Page = [AtomicU64; WORDS];
 type Slot = RwLock<Option<Arc<Page>>>;
 
-/// A region in memory, for tests. What a crash may lose is the
-/// [`RegionRecorder`](crate::RegionRecorder)'s subject.
+/// A region in memory, for tests. It does not model loss; [`RegionRecorder`](crate::RegionRecorder)
+/// does.
 pub struct MemRegion {
     /// Bytes; a multiple of [`LINE`].
     size: u64,
-    /// An absent page is zeros. Stores to a page that nobody shares hold its lock as readers do:
-    /// they are atomic themselves. Only who copies a page, or hands it to a fork, is alone.
+    /// An absent page is zeros. A store to an unshared page takes the lock shared, as stores are
+    /// atomic themselves. Copying a page, or handing it to a fork, takes the lock exclusively.
     pages: Box<[Slot]>,
 }
 
 impl MemRegion {
-    /// Zeros: `size` bytes, or as many more as the last line needs.
+    /// A region of zeros: `size` bytes, rounded up to whole lines.
     pub fn new(size: u64) -> Self {
         let size = size.next_multiple_of(LINE);
         MemRegion {
@@ -41,7 +41,7 @@ impl MemRegion {
         }
     }
 
-    /// A region that begins with a copy of these bytes.
+    /// A region that begins with a copy of `bytes`.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         let region = Self::new(bytes.len() as u64);
         let stored = region.store(0, bytes);
@@ -49,8 +49,8 @@ impl MemRegion {
         region
     }
 
-    /// A copy as it is now. It shares its pages with this one until either stores to them. Stores
-    /// meanwhile are in it or not, page by page.
+    /// A copy of the current content. The two share pages until either stores to them. A concurrent
+    /// store is in the copy or not, page by page.
     pub fn fork(&self) -> Self {
         let share = |page: &Slot| RwLock::new(page.write().clone());
         MemRegion {
@@ -67,8 +67,8 @@ impl MemRegion {
         bytes
     }
 
-    /// The pages that are not only zeros: first byte, and 4096 bytes, zeros behind the
-    /// end.
+    /// The pages that are not all zeros: offset of the first byte, and 4096 bytes, with zeros
+    /// behind the region's end.
     pub fn pages(&self) -> impl Iterator<Item = (u64, Vec<u8>)> {
         self.pages.iter().enumerate().filter_map(|(n, page)| {
             let page = page.read().clone()?;
@@ -78,7 +78,7 @@ impl MemRegion {
         })
     }
 
-    /// True if both hold the same bytes. Pages that two forks still share cost nothing.
+    /// Whether both hold the same bytes. Pages that two forks still share are not compared.
     pub fn same(&self, other: &MemRegion) -> bool {
         let same = |(mine, other): (&Slot, &Slot)| {
             let (mine, other) = (mine.read().clone(), other.read().clone());
@@ -95,7 +95,7 @@ impl MemRegion {
         self.size == other.size && self.pages.iter().zip(&other.pages).all(same)
     }
 
-    /// Calls `to` with the words of page `n`, which it may store to.
+    /// Calls `to` with the words of page `n`, ready to be stored to.
     fn change<T>(&self, n: usize, to: impl FnOnce(&Page) -> T) -> T {
         let slot = &self.pages[n];
         {
@@ -103,7 +103,8 @@ impl MemRegion {
             if let Some(page) = &*held
                 && Arc::strong_count(page) == 1
             {
-                // A fork would need the lock for itself to share it.
+                // Safe with the shared lock: a fork takes the lock exclusively before it shares the
+                // page.
                 return to(page);
             }
         }
@@ -122,7 +123,8 @@ impl MemRegion {
     }
 }
 
-/// The parts of pages that `range` covers: the page, its bytes, and where those are in the request.
+/// The parts of pages that a request covers: page number, byte in the page, and the range in the
+/// request.
 fn parts(offset: u64, len: u64) -> impl Iterator<Item = (usize, u64, Range<usize>)> {
     let end = offset + len;
     (offset / PAGE..end.div_ceil(PAGE)).map(move |page| {
@@ -191,6 +193,10 @@ impl Region for MemRegion {
     fn fence(&self) -> Result<()> {
         fence(Ordering::SeqCst);
         Ok(())
+    }
+
+    fn snapshot(&self) -> Option<Arc<dyn Region>> {
+        Some(Arc::new(self.fork()))
     }
 }
 

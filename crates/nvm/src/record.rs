@@ -1,4 +1,4 @@
-//! A region that writes down what is asked of it.
+//! A recorder of stores, flushes and fences: the crash lab replays its log to build crash states.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,47 +12,47 @@ use stetfs_block::Result;
 use crate::region::check_flush;
 use crate::{Durability, LINE, Region};
 
-/// Something that happened.
+/// A recorded event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RegionEvent {
-    /// What the clock showed, see [`RegionRecorder::beside`]; never less than in the event before.
+    /// The clock's value, see [`RegionRecorder::beside`]; never less than the previous event's.
     pub at: u64,
-    /// Number of the thread that did it, from 0 in the order in which they came.
+    /// Number of the thread; threads are numbered from 0 in the order of their first event.
     pub thread: u32,
-    /// What it was.
+    /// The event itself.
     pub what: What,
 }
 
-/// What happened to a region.
+/// The kinds of events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum What {
     /// Bytes were stored, word by word upwards.
     Store {
         /// First byte.
         offset: u64,
-        /// What was stored.
+        /// The stored bytes.
         data: Arc<[u8]>,
     },
-    /// Lines were sent on their way.
+    /// A flush of lines.
     Flush {
-        /// Their numbers.
+        /// The line numbers.
         lines: Range<u64>,
     },
-    /// A fence returned, with success. One that failed leaves no event: it made nothing durable.
+    /// A fence that succeeded. A failed fence leaves no event: it made nothing durable.
     Fence,
-    /// A note of the test's, e.g. "this fsync returned".
+    /// A note of the test, e.g. "this fsync returned".
     Mark {
-        /// What it says.
+        /// The text of the note.
         label: String,
-        /// A number to go with it.
+        /// A number that belongs to it.
         value: u64,
     },
 }
 
-/// A record of what was done to a region, in order.
+/// The log of a region: its events in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RegionLog {
-    /// What happened.
+    /// The events.
     pub events: Vec<RegionEvent>,
 }
 
@@ -62,14 +62,14 @@ impl RegionLog {
         self.events.len()
     }
 
-    /// True if nothing happened.
+    /// Whether there are no events.
     pub fn is_empty(&self) -> bool {
         self.events.is_empty()
     }
 
-    /// How many events had happened when the clock went on to `at`: with a clock that is the
-    /// position in a block device's log, a crash behind the first `at` events of that one comes
-    /// behind as many of this, or any more up to `position_at(at + 1)`.
+    /// The number of events recorded before the clock reached `at`. With the position in a block
+    /// device's log as the clock, a crash behind the first `at` events of the device comes behind
+    /// this many events of the region, or more, up to `position_at(at + 1)`.
     pub fn position_at(&self, at: u64) -> usize {
         self.events.partition_point(|event| event.at < at)
     }
@@ -79,13 +79,13 @@ type Clock = Box<dyn Fn() -> u64 + Send + Sync>;
 type Who = Box<dyn Fn() -> u32 + Send + Sync>;
 
 /// Wraps a region and records stores, flushes, fences and marks. Loads are not recorded.
-/// [`RegionReplay`](crate::RegionReplay) makes from the record what a crash could have left.
+/// [`RegionReplay`](crate::RegionReplay) builds crash states from the log.
 ///
-/// Stores run one after the other, so that the record's order is that in which they were seen.
+/// Stores are serialised, so the log has the order in which they became visible.
 pub struct RegionRecorder<R> {
     inner: R,
     clock: Clock,
-    /// Numbers of threads that are not the system's.
+    /// Numbers the threads, instead of the system's thread identity.
     who: Option<Who>,
     state: Mutex<State>,
 }
@@ -97,15 +97,15 @@ struct State {
 }
 
 impl<R: Region> RegionRecorder<R> {
-    /// Records what goes to `inner` from now on. The clock stands still.
+    /// Records requests to `inner` from now on. The clock stands still.
     pub fn new(inner: R) -> Self {
         Self::beside(inner, || 0)
     }
 
-    /// Records what goes to `inner` from now on, with what `clock` shows. With the position of a
-    /// block device's recorder (`move || disk.position() as u64`) both records have one order:
-    /// an event here at `n` is behind the first `n` there and before the next one, and so a
-    /// crash can cut both at one moment. Take both logs together.
+    /// Records requests to `inner` from now on, stamped with `clock`. With the position of a block
+    /// device's recorder (`move || disk.position() as u64`) both logs have one order: an event here
+    /// at `n` is behind the first `n` events there and before the next one, so a crash can cut both
+    /// at one moment. Take both logs together.
     pub fn beside(inner: R, clock: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         RegionRecorder {
             inner,
@@ -115,15 +115,15 @@ impl<R: Region> RegionRecorder<R> {
         }
     }
 
-    /// Has `who` number the threads, where they are not the system's: in a model they are tasks of
-    /// one thread.
+    /// Numbers threads by `who` instead of by the system's thread identity: in a model the threads
+    /// are tasks of one thread.
     #[must_use]
     pub fn numbered(mut self, who: impl Fn() -> u32 + Send + Sync + 'static) -> Self {
         self.who = Some(Box::new(who));
         self
     }
 
-    /// The region below. What is done to it directly is not recorded.
+    /// The region below. Requests made to it directly are not recorded.
     pub fn inner(&self) -> &R {
         &self.inner
     }
@@ -133,7 +133,7 @@ impl<R: Region> RegionRecorder<R> {
         self.inner
     }
 
-    /// Adds a note to the record.
+    /// Adds a note to the log.
     pub fn mark(&self, label: impl Into<String>, value: u64) {
         let label = label.into();
         self.push(What::Mark { label, value });
@@ -144,13 +144,13 @@ impl<R: Region> RegionRecorder<R> {
         self.state.lock().log.len()
     }
 
-    /// Takes the record and begins a new one. Take it when all that was stored is durable: a flush
-    /// of the one counts not for the other.
+    /// Takes the log and begins a new one. Take it when all stores are durable: a flush in the old
+    /// log has no effect on the new one.
     pub fn take_log(&self) -> RegionLog {
         std::mem::take(&mut self.state.lock().log)
     }
 
-    /// A copy of the record so far (the data is shared).
+    /// A copy of the log so far (the data is shared).
     pub fn log(&self) -> RegionLog {
         self.state.lock().log.clone()
     }
@@ -158,7 +158,8 @@ impl<R: Region> RegionRecorder<R> {
     fn stored(&self, offset: u64, bytes: &[u8], store: impl FnOnce() -> Result<()>) -> Result<()> {
         let data = Arc::from(bytes);
         let mut state = self.state.lock();
-        // Before it is seen: who answers to it with a write to the disk is behind it.
+        // Read before the store is visible: a disk write in response to the store must be behind
+        // it.
         let at = (self.clock)();
         store()?;
         state.push(at, self.who.as_deref(), What::Store { offset, data });
@@ -176,7 +177,7 @@ impl State {
         let next = self.threads.len() as u32;
         let mut of_system = || *self.threads.entry(thread::current().id()).or_insert(next);
         let thread = who.map_or_else(&mut of_system, |who| who());
-        // The clock may have been set back with its own record.
+        // The clock may have been set back when its own log was taken.
         let at = at.max(self.log.events.last().map_or(0, |last| last.at));
         self.log.events.push(RegionEvent { at, thread, what });
     }
@@ -214,7 +215,7 @@ impl<R: Region> Region for RegionRecorder<R> {
         if range.start >= range.end {
             return Ok(());
         }
-        // Recorded first: what is stored meanwhile is not covered.
+        // Recorded before the flush: concurrent stores are not covered.
         let lines = range.start / LINE..range.end.div_ceil(LINE);
         self.push(What::Flush { lines });
         self.inner.flush(range)
@@ -224,6 +225,10 @@ impl<R: Region> Region for RegionRecorder<R> {
         self.inner.fence()?;
         self.push(What::Fence);
         Ok(())
+    }
+
+    fn snapshot(&self) -> Option<Arc<dyn Region>> {
+        self.inner.snapshot()
     }
 }
 

@@ -1,4 +1,4 @@
-//! The trait of persistent memory.
+//! The trait of persistent memory, and the checks that its implementations share.
 
 use std::fmt;
 use std::ops::Range;
@@ -8,16 +8,16 @@ use stetfs_block::{BlockError, Op, Result, check_range};
 
 use crate::WORD;
 
-/// What things survive that a fence made durable. Each includes the ones before it.
+/// The crashes that durable content survives. Each level includes the ones before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Durability {
-    /// Nothing: they are gone with the region's owner.
+    /// Nothing: the content is gone with the region's owner.
     Nothing,
     /// The end of the process, also by a kill; neither a crash of the kernel nor a loss of power.
     Process,
     /// A crash of the kernel and a loss of power, as far as the memory or the disk behind the file
-    /// keeps its word. (Memory that the kernel was told to call persistent, with `memmap=`,
-    /// does not.)
+    /// is really durable. (Memory that the kernel was told to call persistent, with `memmap=`, is
+    /// not.)
     Power,
 }
 
@@ -31,24 +31,24 @@ impl fmt::Display for Durability {
     }
 }
 
-/// Persistent memory of numbered bytes. See the crate's head for what it promises.
+/// Persistent memory, addressed by byte. The crate's documentation lists its promises.
 ///
-/// Every call fails with [`BlockError::OutOfRange`] beyond the end, and touches nothing then.
+/// Every call beyond the end fails with [`BlockError::OutOfRange`] and changes nothing.
 pub trait Region: Send + Sync {
-    /// Size in bytes, whole lines; never changes while the region is open.
+    /// Size in bytes, a multiple of [`LINE`](crate::LINE); constant while the region is open.
     fn size(&self) -> u64;
 
-    /// What things survive that a fence made durable.
+    /// The crashes that durable content survives.
     fn durability(&self) -> Durability;
 
-    /// Fills `buf` from `offset` on. Stores that run meanwhile are in it by whole words.
+    /// Fills `buf` from `offset` on. A concurrent store is visible word by word.
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()>;
 
-    /// Stores `bytes` at `offset`: visible when it returns, durable after a flush and a fence.
+    /// Stores `bytes` at `offset`: visible on return, durable after a flush and a fence.
     fn store(&self, offset: u64, bytes: &[u8]) -> Result<()>;
 
-    /// Loads the little-endian word at `offset`, a multiple of 8. What was stored before it by
-    /// whoever stored it is seen afterwards (acquire).
+    /// Loads the little-endian word at `offset`, a multiple of 8 (acquire): all stores before the
+    /// store of that word are visible afterwards.
     ///
     /// # Errors
     /// [`BlockError::Unaligned`].
@@ -60,24 +60,30 @@ pub trait Region: Send + Sync {
     /// [`BlockError::Unaligned`].
     fn store_u64(&self, offset: u64, value: u64) -> Result<()>;
 
-    /// Sends the lines that `range` touches on their way. Several flushes may share a fence.
+    /// Starts writing the lines that `range` touches to memory. Several flushes may share a fence.
     fn flush(&self, range: Range<u64>) -> Result<()>;
 
-    /// Makes durable what this thread has flushed before.
+    /// Makes the lines durable that this thread has flushed before.
     ///
     /// # Errors
-    /// That of the file; [`BlockError::Shrunk`] if it was made shorter. All later fences fail then,
-    /// too.
+    /// The file's I/O error; [`BlockError::Shrunk`] if the file was truncated. All later fences
+    /// then fail, too.
     fn fence(&self) -> Result<()>;
 
-    /// A flush and a fence.
+    /// A copy of the current content, for regions where a copy is cheap (those in memory). A
+    /// concurrent store is in the copy or not, page by page.
+    fn snapshot(&self) -> Option<Arc<dyn Region>> {
+        None
+    }
+
+    /// Flushes `range` and fences.
     fn persist(&self, range: Range<u64>) -> Result<()> {
         self.flush(range)?;
         self.fence()
     }
 }
 
-/// The number of the word at this offset of a region.
+/// The number of the word at `offset`.
 pub(crate) fn word_at(op: Op, offset: u64, size: u64) -> Result<usize> {
     if !offset.is_multiple_of(WORD) {
         return Err(BlockError::Unaligned {
@@ -90,7 +96,7 @@ pub(crate) fn word_at(op: Op, offset: u64, size: u64) -> Result<usize> {
     Ok((offset / WORD) as usize)
 }
 
-/// Range check of a flush; an inverted range is empty.
+/// Checks the range of a flush; an inverted range is empty.
 pub(crate) fn check_flush(range: &Range<u64>, size: u64) -> Result<()> {
     let len = range.end.saturating_sub(range.start);
     check_range(Op::Flush, range.start, len, size)
@@ -122,6 +128,9 @@ macro_rules! forward {
             }
             fn fence(&self) -> Result<()> {
                 (**self).fence()
+            }
+            fn snapshot(&self) -> Option<Arc<dyn Region>> {
+                (**self).snapshot()
             }
             fn persist(&self, range: Range<u64>) -> Result<()> {
                 (**self).persist(range)

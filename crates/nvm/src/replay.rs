@@ -1,10 +1,10 @@
-//! What a crash could have left of a region, made from a [`RegionLog`].
+//! Crash states of a region, built from a [`RegionLog`].
 //!
-//! 1. What a thread had flushed before its own fence stands once the fence has returned, as it was
-//!    at the flush.
-//! 2. Of everything else any line may be newer: it then holds the first so many of the words that
-//!    were stored to it since, in the order of the record.
-//! 3. Lines know nothing of each other.
+//! 1. Lines that a thread flushed before its own fence are durable once the fence has returned,
+//!    with their content at the flush.
+//! 2. Any line may be newer: it then also holds the first n words stored to it since, in the order
+//!    of the log.
+//! 3. Lines are independent of each other.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,13 +12,13 @@ use crate::record::{RegionLog, What};
 use crate::words::pieces;
 use crate::{LINE, MemRegion, Region, WORD};
 
-/// A line of which it is uncertain how much of what was stored to it has arrived.
+/// A line with stores that may or may not have arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PendingLine {
     /// First byte of the line.
     pub offset: u64,
-    /// Stores of a word, or of a part of one, that may have arrived: none, or so many of the first
-    /// of them.
+    /// The number of stores (of a word or of a part of one) that may have arrived: a crash keeps a
+    /// prefix of them.
     pub stores: usize,
 }
 
@@ -26,36 +26,36 @@ pub struct PendingLine {
 #[derive(Debug, Clone)]
 struct Store {
     offset: u64,
-    /// Where in the log, and in its data.
+    /// The event's index in the log, and the first byte in its data.
     event: usize,
     from: usize,
     len: usize,
 }
 
-/// What was stored to a line and need not stand.
+/// The stores to a line that are not certainly durable.
 #[derive(Debug, Default)]
 struct Line {
-    /// Stores that stand and are in `settled`, since the replay began.
+    /// The number of durable stores, applied to `settled`, since the replay began.
     standing: usize,
     open: Vec<Store>,
 }
 
-/// Walks through a log, and makes the regions that a crash at the point reached could leave.
+/// Walks through a log, and builds the regions that a crash at the current position could leave.
 #[derive(Debug)]
 pub struct RegionReplay<'l> {
     log: &'l RegionLog,
     at: usize,
-    /// The base and all that stands.
+    /// The base with all durable stores.
     settled: MemRegion,
-    /// By number; those that all stands of may be missing nothing.
+    /// By line number, for all lines that were stored to.
     lines: BTreeMap<u64, Line>,
-    /// By thread: what it flushed and did not fence, a line's number and how many stores to it
-    /// there had been.
+    /// By thread, the lines flushed and not fenced: the line's number, and its count of stores at
+    /// the flush.
     flushed: HashMap<u32, Vec<(u64, usize)>>,
 }
 
 impl<'l> RegionReplay<'l> {
-    /// A walk that stands before the first event of `log`, with the region as it was then.
+    /// A replay positioned before the first event of `log`; `base` is the region's content then.
     pub fn new(base: &MemRegion, log: &'l RegionLog) -> Self {
         RegionReplay {
             log,
@@ -66,12 +66,12 @@ impl<'l> RegionReplay<'l> {
         }
     }
 
-    /// Number of events passed: the crash comes after these.
+    /// Number of events passed: the crash comes behind these.
     pub fn position(&self) -> usize {
         self.at
     }
 
-    /// Moves the crash behind the first `n` events (or the last there is). Does not go back.
+    /// Moves the crash behind the first `n` events, at most to the end. Does not go back.
     pub fn advance_to(&mut self, n: usize) {
         while self.at < n.min(self.log.len()) {
             if let Some(event) = self.log.events.get(self.at) {
@@ -112,7 +112,7 @@ impl<'l> RegionReplay<'l> {
         }
     }
 
-    /// A thread's fence (1).
+    /// Applies a thread's fence (1).
     fn fence(&mut self, thread: u32) {
         for (number, count) in self.flushed.remove(&thread).unwrap_or_default() {
             let Some(line) = self.lines.get_mut(&number) else {
@@ -126,7 +126,7 @@ impl<'l> RegionReplay<'l> {
         }
     }
 
-    /// The lines that may or may not be newer than what stands (2), by offset.
+    /// The lines with stores that may have arrived (2), by offset.
     pub fn pending(&self) -> Vec<PendingLine> {
         let open = self.lines.iter().filter(|(_, line)| !line.open.is_empty());
         open.map(|(number, line)| PendingLine {
@@ -136,8 +136,8 @@ impl<'l> RegionReplay<'l> {
         .collect()
     }
 
-    /// The region if of each pending line so many of its stores arrived, in their order, as
-    /// `arrived` says (at most all of them). It is asked by offset.
+    /// The region after a crash that kept, of each pending line, the first `arrived` stores (at
+    /// most all of them). `arrived` is called in the order of offsets.
     pub fn crash(&self, mut arrived: impl FnMut(&PendingLine) -> usize) -> MemRegion {
         let region = self.settled.fork();
         for pending in self.pending() {
@@ -151,19 +151,19 @@ impl<'l> RegionReplay<'l> {
         region
     }
 
-    /// The region with all that was stored: what a program that is killed leaves.
+    /// The region with all stores: the state after a kill of the process.
     pub fn everything(&self) -> MemRegion {
         self.crash(|line| line.stores)
     }
 
-    /// The region with nothing but what certainly stands.
+    /// The region with only the durable stores.
     pub fn only_durable(&self) -> MemRegion {
         self.crash(|_| 0)
     }
 
-    /// State `n` of those that a crash here could leave, the same for the same seed. First nothing
-    /// arrived (0), then everything (1); then for each pending line it alone arrived, and it
-    /// alone did not; then any mixture.
+    /// State number `n` of those that a crash here could leave; the same seed gives the same
+    /// states. 0 has only the durable stores, 1 has all. Then, for each pending line, one state has
+    /// only its stores, and one has all but its stores. All further states are random mixtures.
     pub fn state(&self, seed: u64, n: u64) -> MemRegion {
         let special = match n {
             0 => return self.only_durable(),
@@ -178,7 +178,7 @@ impl<'l> RegionReplay<'l> {
             });
         }
         let mut rng = fastrand::Rng::with_seed(seed ^ n.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        // All of a line, nothing, or a part of it: each often enough.
+        // All stores of a line, none, or a part of them, each often enough.
         self.crash(|line| match rng.u8(..4) {
             0 => 0,
             1 => line.stores,
@@ -186,20 +186,20 @@ impl<'l> RegionReplay<'l> {
         })
     }
 
-    /// How many [`RegionReplay::state`]s come before the mixtures.
+    /// The number of [`RegionReplay::state`]s before the random mixtures.
     pub fn special_states(&self) -> u64 {
         2 + 2 * self.pending().len() as u64
     }
 }
 
-/// Stores again what an event of the log stored, or a part of it.
+/// Applies the bytes of `store`, a part of a logged event, to `region`.
 fn apply(log: &RegionLog, store: &Store, region: &MemRegion) {
     let Some(What::Store { data, .. }) = log.events.get(store.event).map(|event| &event.what)
     else {
         return;
     };
     if let Some(bytes) = data.get(store.from..store.from + store.len) {
-        // A store beyond the end changes nothing.
+        // A store beyond the end fails and changes nothing.
         let _ = region.store(store.offset, bytes);
     }
 }

@@ -1,4 +1,4 @@
-//! What every [`Region`] has to do, as checks that any region's tests can call.
+//! The conformance suite: checks of every [`Region`] implementation, called by the tests of each.
 //!
 //! A check panics when the region is wrong. All are repeatable: the same seed makes the same calls.
 
@@ -8,8 +8,8 @@ use stetfs_block::BlockError;
 
 use crate::{LINE, Region, WORD};
 
-/// All checks. The region's content before is unspecified, and after too. It should have at least 4
-/// KiB and not much more than some MiB, as all of it is read often.
+/// Runs all checks. The content before and after is unspecified. The region should have at least 4
+/// KiB and not more than some MiB, as all of it is read often.
 pub fn check_all(region: &dyn Region, seed: u64) {
     random_calls(region, seed, 400);
     words_are_little_endian(region);
@@ -53,7 +53,7 @@ pub fn random_calls(region: &dyn Region, seed: u64, rounds: u32) {
     assert!(all == model, "seed {seed}: the content differs at the end");
 }
 
-/// Words are bytes in the order of the format, and need to be aligned.
+/// Words are little-endian and must be aligned.
 pub fn words_are_little_endian(region: &dyn Region) {
     region.store_u64(8, 0x0102_0304_0506_0708).unwrap();
     let mut bytes = [0; 8];
@@ -68,7 +68,7 @@ pub fn words_are_little_endian(region: &dyn Region) {
     }
 }
 
-/// Nothing beyond the end is touched, and such a call changes nothing.
+/// Calls beyond the end fail and change nothing.
 pub fn bounds_are_kept(region: &dyn Region) {
     let size = region.size();
     let tail = size - 16;
@@ -95,7 +95,7 @@ pub fn bounds_are_kept(region: &dyn Region) {
     region.persist(size..size).unwrap();
 }
 
-/// Threads that store to parts of one word take nothing from each other.
+/// Concurrent stores to parts of one word do not overwrite each other.
 pub fn parallel_stores_to_one_word(region: &dyn Region) {
     region.store_u64(0, 0).unwrap();
     std::thread::scope(|s| {
@@ -115,7 +115,7 @@ pub fn parallel_stores_to_one_word(region: &dyn Region) {
     assert_eq!(now, [200; 8]);
 }
 
-/// Who sees a flag sees what its writer stored before.
+/// A reader that sees a flag sees the stores that its writer made before.
 pub fn a_flag_shows_what_was_stored_before_it(region: &dyn Region) {
     region.store_u64(0, 0).unwrap();
     let done = AtomicBool::new(false);

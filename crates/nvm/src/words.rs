@@ -1,8 +1,8 @@
-//! Bytes over words that threads share.
+//! Byte access to words that threads share.
 //!
-//! Each store of a word is a release: what was stored before it, by this thread, is in memory
-//! before it. On x86 that costs nothing, and it keeps the compiler from changing the order (3 of
-//! the crate's head).
+//! Each store of a word is a release: this thread's earlier stores are in memory before it. On x86
+//! that costs nothing, and it keeps the compiler from reordering the stores (promise 3 of the
+//! crate).
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,11 +17,11 @@ use crate::region::word_at;
 pub(crate) struct Piece {
     /// The word's number.
     pub(crate) word: usize,
-    /// Its bytes.
+    /// The bytes within it.
     pub(crate) bytes: Range<usize>,
 }
 
-/// Splits `len` bytes at `offset`, which lie inside a region, into words, upwards.
+/// Splits `len` bytes at `offset`, which lie inside the region, into words, upwards.
 pub(crate) fn pieces(offset: u64, len: u64) -> impl Iterator<Item = Piece> {
     let end = offset + len;
     (offset / WORD..end.div_ceil(WORD)).map(move |word| {
@@ -33,7 +33,7 @@ pub(crate) fn pieces(offset: u64, len: u64) -> impl Iterator<Item = Piece> {
     })
 }
 
-/// A word with some of its bytes replaced by the first of `from`.
+/// `word` with some of its bytes replaced by the first of `from`.
 pub(crate) fn merge(word: u64, bytes: Range<usize>, from: &[u8]) -> u64 {
     let mut all = word.to_ne_bytes();
     for (to, from) in all.iter_mut().take(bytes.end).skip(bytes.start).zip(from) {
@@ -79,7 +79,7 @@ pub(crate) fn store(words: &[AtomicU64], offset: u64, mut bytes: &[u8]) -> Resul
         let word = &words[piece.word];
         match <[u8; WORD as usize]>::try_from(mine) {
             Ok(whole) => word.store(u64::from_ne_bytes(whole), Ordering::Release),
-            // Somebody else may store to the rest of the word.
+            // Another thread may store to the rest of the word.
             Err(_) => {
                 let mut old = word.load(Ordering::Relaxed);
                 while let Err(now) = word.compare_exchange_weak(

@@ -1,6 +1,4 @@
-//! What a recorded crash may leave, and what it may not.
-#![allow(clippy::unwrap_used)]
-
+//! Crash states built from recorded regions, against the states that the promises allow.
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +15,7 @@ fn recorder(lines: u64) -> (MemRegion, RegionRecorder<MemRegion>) {
     (base, region)
 }
 
-/// All states a crash at this point can leave, by trying every combination.
+/// All states that a crash at this point can leave, by trying every combination.
 fn states(replay: &RegionReplay<'_>) -> BTreeSet<Vec<u8>> {
     let pending = replay.pending();
     let count: usize = pending.iter().map(|line| line.stores + 1).product();
@@ -48,7 +46,8 @@ fn whole(log: &RegionLog, base: &MemRegion) -> RegionReplay<'static> {
     replay
 }
 
-/// Data, then a flag in another line, with or without what has to stand between them.
+/// The states after data and a flag in another line, with or without a flush and a fence between
+/// them.
 fn data_and_flag(flush: bool, fence: bool) -> BTreeSet<[u8; 2]> {
     let (base, region) = recorder(2);
     region.store(0, &[1; 8]).unwrap();
@@ -129,7 +128,7 @@ fn a_fence_is_its_threads_own() {
     assert_eq!(words(&whole(&region.log(), &base), [0]), [[0], [1]].into());
     region.fence().unwrap();
     assert_eq!(words(&whole(&region.log(), &base), [0]), [[1]].into());
-    // A flush covers the line, whoever stored to it.
+    // A flush covers the line, whichever thread stored to it.
     std::thread::scope(|s| {
         s.spawn(|| region.store_u64(0, 2).unwrap());
     });
@@ -159,7 +158,7 @@ fn the_first_states_are_special_and_all_are_repeatable() {
     assert_eq!(mixed.len(), 3 * 2 * 2, "every mixture comes");
 }
 
-/// One clock for both records: a crash cuts them at one moment.
+/// One clock orders both logs: a crash cuts them at one moment.
 #[test]
 fn a_block_devices_record_is_the_clock() {
     let disk = Arc::new(Recorder::new(MemDevice::new(4096)));
@@ -174,12 +173,12 @@ fn a_block_devices_record_is_the_clock() {
     let log = region.take_log();
     let at: Vec<_> = log.events.iter().map(|event| event.at).collect();
     assert_eq!(at, [0, 2, 2, 2, 4]);
-    // Before the write was done nothing more than the first store had happened.
+    // Before the write was done only the first store had happened.
     assert_eq!((log.position_at(1), log.position_at(2)), (1, 1));
     assert_eq!((log.position_at(3), log.position_at(5)), (4, 5));
 }
 
-/// A store is in the record before what is written to the disk by whoever saw it.
+/// A store is in the log before a disk write by a thread that saw the store.
 #[test]
 fn a_store_is_not_behind_its_consequences() {
     let seen = Arc::new(AtomicU64::new(0));
@@ -214,12 +213,12 @@ fn event() -> impl Strategy<Value = RegionEvent> {
     })
 }
 
-/// What a line may be after a crash: each of its contents from the first that may be.
+/// The model: the successive contents of each line, and the first of them that a crash may leave.
 #[derive(Clone)]
 struct Model {
     contents: Vec<Vec<[u8; LINE as usize]>>,
     first: Vec<usize>,
-    /// Of each thread: line and content.
+    /// By thread: line and content.
     flushed: Vec<Vec<(usize, usize)>>,
 }
 
@@ -228,8 +227,8 @@ impl Model {
         let flushed = &mut self.flushed[event.thread as usize];
         match &event.what {
             What::Store { offset, data } => {
-                // Byte by byte; a content counts when the next byte is in another word, or there is
-                // none.
+                // Byte by byte; a content is complete when the next byte is in another word or
+                // there is none.
                 for (n, byte) in (*offset as usize..).zip(data.iter()) {
                     let contents = &mut self.contents[n / LINE as usize];
                     let begins = n as u64 == *offset || n % 8 == 0;
@@ -255,7 +254,7 @@ impl Model {
 }
 
 proptest! {
-    /// At every point the lines are, each for itself, exactly what a slow model allows.
+    /// At every point the pending lines match, line by line, exactly what a slow model allows.
     #[test]
     fn crashes_agree_with_a_model(events in prop::collection::vec(event(), 1..50), seed: u64) {
         let log = RegionLog { events };
@@ -273,7 +272,8 @@ proptest! {
             let line_of = |state: &MemRegion, line: usize| {
                 state.to_vec()[line * LINE as usize..][..LINE as usize].to_vec()
             };
-            // Every prefix of every line is what the model has there: none missing, none too many.
+            // Every prefix of a line's stores is one of the model's contents: none missing, none
+            // too many.
             let pending = replay.pending();
             for line in 0..LINES as usize {
                 let mine = pending.iter().find(|p| p.offset == line as u64 * LINE);

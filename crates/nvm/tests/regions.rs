@@ -1,6 +1,4 @@
-//! The suite, stamped for every region; and what files are for.
-#![allow(clippy::unwrap_used)]
-
+//! The conformance suite for every region, and the properties of files.
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -17,12 +15,12 @@ const ALL: Span = Span {
     len: SIZE,
 };
 
-/// A file system of a disk, not tmpfs: /tmp may be one, the target directory hardly.
+/// A directory on a disk: /tmp may be a tmpfs, the target directory hardly.
 fn disk() -> TempDir {
     TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
-/// A tmpfs.
+/// A directory on a tmpfs.
 fn shm() -> TempDir {
     TempDir::new_in("/dev/shm").unwrap()
 }
@@ -38,7 +36,7 @@ fn open(dir: &TempDir) -> FileRegion {
     FileRegion::open(&file(dir, SIZE), ALL).unwrap()
 }
 
-/// Neither it begins at a page nor does it end at one, and the file goes on behind it.
+/// A region that neither begins nor ends at a page, in a file that goes on behind it.
 fn part(dir: &TempDir) -> FileRegion {
     let part = Span {
         start: 4096 + 3 * LINE,
@@ -79,16 +77,16 @@ stamp! {
 fn a_region_says_what_it_survives() {
     let (disk, shm) = (disk(), shm());
     let in_memory = open(&shm);
-    assert_eq!(in_memory.flush_by(), FlushBy::Stores);
+    assert_eq!(in_memory.write_back_by(), FlushBy::Stores);
     assert_eq!(in_memory.durability(), Durability::Process);
     let on_disk = open(&disk);
-    assert_ne!(on_disk.flush_by(), FlushBy::Stores);
+    assert_ne!(on_disk.write_back_by(), FlushBy::Stores);
     assert_eq!(on_disk.durability(), Durability::Power);
     assert_eq!(MemRegion::new(SIZE).durability(), Durability::Nothing);
     assert!(Durability::Nothing < Durability::Process && Durability::Process < Durability::Power);
 }
 
-/// What was stored is in the file, where the part is, and what is beside it stays.
+/// Stored content is in the file at the part's offset, and the bytes beside the part stay.
 #[test]
 fn a_part_is_the_files_bytes() {
     for dir in [disk(), shm()] {
@@ -110,7 +108,7 @@ fn a_part_is_the_files_bytes() {
     }
 }
 
-/// No store meets a full disk: what a sparse file lacks it has once it is open.
+/// No store meets a full disk: opening allocates the holes of a sparse file.
 #[test]
 fn space_is_allocated() {
     for dir in [disk(), shm()] {
@@ -139,7 +137,7 @@ fn two_openers_of_a_line_are_refused_and_neighbours_are_not() {
         refused(&path, span(4096 + 8192 - LINE, LINE));
         let beside = FileRegion::open(&path, span(0, 4096)).unwrap();
         let behind = FileRegion::open(&path, span(4096 + 8192, 4096)).unwrap();
-        // Nor does anybody get it as a volume.
+        // Nor can the file be opened as a volume.
         FileDevice::open(&path, OpenOptions::default()).unwrap_err();
         drop(first);
         let again = FileRegion::open(&path, span(4096, 8192)).unwrap();
@@ -172,8 +170,8 @@ fn what_cannot_be_a_region_is_refused() {
     assert_eq!(path.metadata().unwrap().len(), SIZE);
 }
 
-/// A file that was made shorter is an error at the next fence, and stays one when it is long again:
-/// its bytes are gone.
+/// A truncated file is an error at the next fence, and remains one when the file grows again: its
+/// bytes are gone.
 #[test]
 fn a_shortened_file_is_an_error_for_ever() {
     for dir in [disk(), shm()] {
@@ -191,7 +189,7 @@ fn a_shortened_file_is_an_error_for_ever() {
     }
 }
 
-/// What others write to the file is seen, as between processes.
+/// Writes of others to the file are visible, as between processes.
 #[test]
 fn the_mapping_is_shared() {
     let dir = shm();
@@ -202,8 +200,7 @@ fn the_mapping_is_shared() {
     assert_eq!(region.load_u64(4096).unwrap(), u64::from_le_bytes([5; 8]));
 }
 
-/// Threads store, flush and fence lines of their own at once; what the disk is asked for is right
-/// for each.
+/// Concurrent threads store, flush and fence lines of their own; the fence is right for each.
 #[test]
 fn fences_of_several_threads() {
     for dir in [disk(), shm()] {
@@ -228,19 +225,19 @@ fn fences_of_several_threads() {
     }
 }
 
-/// Extents of a file that were allocated and not written yet, in the words of `filefrag`.
+/// Whether `filefrag` reports extents that are allocated but unwritten.
 fn has_unwritten(path: &Path) -> bool {
     let out = Command::new("filefrag").arg("-v").arg(path).output();
     String::from_utf8_lossy(&out.unwrap().stdout).contains("unwritten")
 }
 
-/// On a disk a fence has the kernel write: extents that were only allocated are written ones then.
+/// On a disk a fence has the kernel write: unwritten extents become written ones.
 #[test]
 fn a_fence_reaches_the_disk() {
     let dir = disk();
     let path = file(&dir, SIZE);
     let region = FileRegion::open(&path, ALL).unwrap();
-    if region.flush_by() != FlushBy::Pages || !has_unwritten(&path) {
+    if region.write_back_by() != FlushBy::Pages || !has_unwritten(&path) {
         eprintln!("no file system here that shows what was written");
         return;
     }

@@ -1,4 +1,4 @@
-//! The one error type of this crate.
+//! The one error type of this crate: it separates corrupt from unsupported.
 
 /// A byte layout that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -8,10 +8,10 @@ pub enum OnDiskError {
     Corrupt {
         /// The structure, by its name in the ext4 documentation.
         what: &'static str,
-        /// What is wrong with it, with the values found.
+        /// The fault, with the values found.
         detail: String,
     },
-    /// The bytes are well-formed but use something StetFS does not know: it needs an upgrade.
+    /// The bytes are well-formed but use a feature that StetFS does not know: it needs an upgrade.
     #[error("unsupported: {feature}")]
     Unsupported {
         /// The feature or version.

@@ -1,18 +1,19 @@
-//! Numbers of another width: the only place where one may lose bits, each way with its reason.
+//! Conversions of numbers to another width: the only place where bits may be lost, each way with
+//! its reason.
 //!
-//! Everywhere else the crates above deny `as` where it may change a number. What a disk or a
-//! caller decides goes through `try_from`, with an error; what only becomes wider, through `from`.
+//! Everywhere else the crates above deny `as` where it may change a number. Values from a disk or a
+//! caller go through `try_from`, with an error; conversions to a wider type go through `from`.
 #![allow(clippy::cast_possible_truncation, clippy::cast_precision_loss)]
 
 const _: () = assert!(usize::BITS == 64, "lengths and offsets are of 64 bits");
 
-/// A 64-bit number as a length or a place in memory, which are as wide.
+/// A 64-bit number as a length or an index in memory, which has the same width.
 #[must_use]
 pub const fn to_usize(n: u64) -> usize {
     n as usize
 }
 
-/// The low half of a number that the format splits, or that is wrapped as a `tid` is.
+/// The low half of a number that the format splits, or that wraps around, such as a `tid`.
 #[must_use]
 pub const fn low32(n: u64) -> u32 {
     n as u32
@@ -36,15 +37,15 @@ pub const fn high16(n: u32) -> u16 {
     (n >> 16) as u16
 }
 
-/// How many of something in memory there are, for a field of 32 bits. What fills it keeps to a
-/// limit far below; past it all bits are set, which contradicts what follows the field, where a
-/// number cut short might pass for a true one.
+/// A count of things in memory, for a field of 32 bits. Callers keep it far below the limit. Beyond
+/// it all bits are set, which contradicts the data behind the field; a truncated number might pass
+/// for a true one.
 #[must_use]
 pub const fn count32(n: usize) -> u32 {
     bounded32(n as u64)
 }
 
-/// A 64-bit number that a check before keeps to 32 bits; past it all bits are set, as with
+/// A 64-bit number that an earlier check keeps to 32 bits; beyond that all bits are set, as with
 /// [`count32`].
 #[must_use]
 pub const fn bounded32(n: u64) -> u32 {
@@ -65,7 +66,7 @@ pub const fn count16(n: usize) -> u16 {
     }
 }
 
-/// A number as a measure, for means and shares; exact up to 2⁵³.
+/// A number as a floating-point value, for means and ratios; exact up to 2⁵³.
 #[must_use]
 pub const fn approx(n: u64) -> f64 {
     n as f64

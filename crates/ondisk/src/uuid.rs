@@ -1,6 +1,6 @@
-//! UUIDs as people write them.
+//! The text form of UUIDs.
 
-/// The usual text: 32 hexadecimal digits in five groups.
+/// The usual text form: 32 hexadecimal digits in five groups.
 #[must_use]
 pub fn text(bytes: &[u8; 16]) -> String {
     let mut text = String::with_capacity(36);

@@ -1,5 +1,5 @@
-//! A log whose entries stand once they are acknowledged, whatever happens to the process or the
-//! machine. Each line of the standard input becomes an entry:
+//! A log whose entries are durable once they are acknowledged, whatever happens to the process or
+//! the machine. Each line of the standard input becomes an entry:
 //!
 //! ```text
 //! seq 10 | cargo run --example append_log -- disk.img /log
@@ -16,14 +16,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let [image, path] = args.as_slice() else {
         return Err("usage: append_log IMAGE PATH".into());
     };
-    // Syncs of this journal cost one write.
+    // A sync with this journal costs one write.
     let volume = Volume::open(image, MountOptions::new().journal("ijournal"))?;
     let mut log = File::options()
         .append(true)
         .create(true)
         .open(&volume, path)?;
     log.sync_all()?;
-    // After a crash the last entry may be there in part: it was not acknowledged.
+    // After a crash a part of the last entry may be there: it was not acknowledged.
     let text = volume.read(path)?;
     let whole = text.iter().rposition(|b| *b == b'\n').map_or(0, |n| n + 1);
     log.set_len(whole as u64)?;

@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Copies what is in `from` to `to` in the volume; says how many files that were.
+/// Copies the content of `from` to `to` in the volume; returns the number of files.
 fn copy(from: &Path, volume: &Volume, to: &Path) -> Result<u64, Box<dyn Error>> {
     let mut files = 0;
     for entry in fs::read_dir(from)? {

@@ -1,4 +1,4 @@
-//! Reads a file out of an image, which does not change:
+//! Reads a file from an image, without changing the image:
 //!
 //! ```text
 //! cargo run --example read_out -- disk.img /etc/hostname

@@ -1,4 +1,4 @@
-//! Files that change all at once.
+//! Atomic groups: several files that change all at once.
 
 use std::fmt;
 use std::io;
@@ -15,14 +15,14 @@ use crate::shared::Shared;
 use crate::volume::Volume;
 use stetfs_ext4::Ctx;
 
-/// Files that change all at once, or not at all, whatever happens.
+/// A group of files that change all at once or not at all, whatever happens.
 ///
-/// What is written through the group is seen through it alone, until [`commit`](Self::commit): then
-/// it is what the files hold for everybody, and durable. A crash before leaves nothing of it, and
-/// so does a group that is dropped or [aborted](Self::abort). Until the group ends nobody else can
-/// change the content of its files ([`ResourceBusy`](io::ErrorKind::ResourceBusy)).
+/// Changes through the group are visible only through it, until [`commit`](Self::commit) makes them
+/// visible to all and durable. A crash before the commit leaves no trace of them; neither does a
+/// group that is dropped or [aborted](Self::abort). Until the group ends, the content of its files
+/// cannot be changed in any other way ([`ResourceBusy`](io::ErrorKind::ResourceBusy)).
 ///
-/// The journal must be one that data goes through: `data`, `ldj`, `stet` or `afs`.
+/// Data must go through the journal: with `data`, `ldj`, `stet` or `afs`.
 ///
 /// ```
 /// # let image = stetfs_testkit::Image::make(16 << 20, &Default::default()).unwrap();
@@ -37,16 +37,16 @@ use stetfs_ext4::Ctx;
 /// let transfer = volume.atomic_group(["/from", "/to"])?;
 /// transfer.file("/from")?.write_all_at(b" 90", 0)?;
 /// transfer.file("/to")?.write_all_at(b"10", 0)?;
-/// // Nobody sees it yet.
+/// // Not visible yet.
 /// assert_eq!(volume.read("/to")?, b"0");
-/// // From here on both stand; after a crash before, none does.
+/// // From here on both changes are durable; a crash before leaves none of them.
 /// transfer.commit()?;
 /// assert_eq!((volume.read("/from")?, volume.read("/to")?), (b" 90".to_vec(), b"10".to_vec()));
 /// volume.close()?;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub struct AtomicGroup {
-    // Goes before the volume does.
+    // Dropped before the volume.
     held: Arc<HeldGroup>,
     files: Vec<(PathBuf, Ino)>,
     volume: Arc<Shared>,
@@ -64,12 +64,12 @@ impl fmt::Debug for AtomicGroup {
 }
 
 impl Volume {
-    /// Begins a group of these files, which are there.
+    /// Begins a group of these existing files.
     ///
     /// # Errors
-    /// [`Unsupported`](io::ErrorKind::Unsupported) where data does not go through the journal;
-    /// [`ResourceBusy`](io::ErrorKind::ResourceBusy): one is in another group; what opening a file
-    /// for writing fails of.
+    /// [`Unsupported`](io::ErrorKind::Unsupported) if data does not go through the journal;
+    /// [`ResourceBusy`](io::ErrorKind::ResourceBusy) if one of them is in another group; the errors
+    /// of opening a file for writing.
     pub fn atomic_group<P: AsRef<Path>>(
         &self,
         paths: impl IntoIterator<Item = P>,
@@ -100,12 +100,13 @@ impl Volume {
 }
 
 impl Volume {
-    /// Aborts the group that has the file, whoever holds it: its files are as they were before, and
-    /// can be changed by all. All that its holder does with it fails from then on, a commit too.
+    /// Aborts the group that contains the file, whichever handle holds it: its files are as they
+    /// were before, and can be changed again. Every later operation through the group's handle
+    /// fails, the commit too.
     ///
     /// # Errors
-    /// [`InvalidInput`](io::ErrorKind::InvalidInput): the file is in no group; what opening it
-    /// fails of.
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput): the file is in no group; the errors of
+    /// opening it.
     pub fn abort_atomic_group(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         let file = OpenOptions::new().read(true).open(self, path)?;
@@ -126,7 +127,7 @@ impl Volume {
 }
 
 impl AtomicGroup {
-    /// A file of the group, by the path that it was begun with.
+    /// A file of the group, by the path that was given to [`Volume::atomic_group`].
     ///
     /// # Errors
     /// [`InvalidInput`](io::ErrorKind::InvalidInput): it is not in the group.
@@ -145,21 +146,21 @@ impl AtomicGroup {
         }
     }
 
-    /// Bytes that the group can hold however they are scattered; side by side it may be many times
-    /// that. A write beyond the limit is refused, and the group goes on. 0 of a group that was
-    /// aborted.
+    /// Bytes that the group can hold if they are scattered; if they are contiguous it may hold many
+    /// times as much. A write beyond the limit fails, and the group goes on. The limit of an
+    /// aborted group is 0.
     pub fn limit(&self) -> u64 {
         let group = self.held.group.lock();
         group.as_ref().map_or(0, low::AtomicGroup::limit)
     }
 
-    /// Makes all that was written what the files hold, at once, and durable.
+    /// Commits all changes at once, and makes them durable.
     ///
     /// # Errors
-    /// The device or the journal failed: when the volume is opened again all of it is there, or
-    /// nothing. There is room for it in any case: that was promised to the writes.
-    /// [`InvalidInput`](io::ErrorKind::InvalidInput): it was
-    /// [aborted](Volume::abort_atomic_group), and there is nothing of it.
+    /// The device or the journal failed: when the volume is opened again, either all changes are
+    /// there or none. Lack of space is not an error here: the writes reserved it.
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput): the group was
+    /// [aborted](Volume::abort_atomic_group), and nothing of it remains.
     pub fn commit(self) -> Result<()> {
         let AtomicGroup {
             held,
@@ -172,14 +173,14 @@ impl AtomicGroup {
         done.map_err(|e| Error::new("commit the atomic group of", path, e))
     }
 
-    /// Leaves the files as they are. Dropping does the same.
+    /// Discards all changes. Dropping the group does the same.
     pub fn abort(self) {
         drop(self);
     }
 }
 
-/// A file as its group has it. [`FileExt`] reads and writes; a write comes back short where the
-/// room ended behind its first part.
+/// A file with the changes of its group. [`FileExt`] reads and writes; a write is short if the
+/// space ended behind its first part.
 #[derive(Clone, Copy)]
 pub struct AtomicFile<'g> {
     group: &'g AtomicGroup,
@@ -209,16 +210,16 @@ impl AtomicFile<'_> {
         done.map_err(|e| Error::new(doing, self.path, e))
     }
 
-    /// Bytes that it has.
+    /// Size, bytes.
     ///
     /// # Errors
-    /// [`InvalidInput`](io::ErrorKind::InvalidInput), as of all that is done with the file: the
-    /// group was [aborted](Volume::abort_atomic_group).
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput), as for all operations on the file: the group
+    /// was [aborted](Volume::abort_atomic_group).
     pub fn len(&self) -> Result<u64> {
         self.does("look at", |group| group.size(self.ino))
     }
 
-    /// Whether it has none.
+    /// Whether the size is 0.
     ///
     /// # Errors
     /// As [`len`](Self::len).
@@ -226,7 +227,7 @@ impl AtomicFile<'_> {
         Ok(self.len()? == 0)
     }
 
-    /// Cuts it off at `size` bytes, or extends it to them with a hole.
+    /// Truncates the file to `size` bytes, or extends it with a hole.
     ///
     /// # Errors
     /// [`FileTooLarge`](io::ErrorKind::FileTooLarge): beyond the group's
@@ -237,7 +238,7 @@ impl AtomicFile<'_> {
         })
     }
 
-    /// Makes a range zeroes, as far as the file reaches.
+    /// Zeroes a range, up to the end of the file.
     ///
     /// # Errors
     /// As [`set_len`](Self::set_len).

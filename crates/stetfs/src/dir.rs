@@ -1,4 +1,4 @@
-//! Reading directories.
+//! Listings of directories.
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -18,16 +18,16 @@ use stetfs_ext4::Ctx;
 /// Names that are read at a time.
 const BATCH: usize = 64;
 
-/// The names in a directory, in no order that means something, without `.` and `..`. What is there
-/// throughout comes once, whatever comes or goes meanwhile.
+/// The names in a directory, in no particular order, without `.` and `..`. A name that exists
+/// during the whole listing appears once, whatever is created or removed meanwhile.
 pub struct ReadDir {
-    // Goes before the volume does.
+    // Dropped before the volume.
     open: OpenRef,
     volume: Volume,
     path: PathBuf,
-    /// Read, and not given yet; the last one first.
+    /// Names that were read and not returned yet, in reverse order.
     batch: Vec<low::DirEntry>,
-    /// Where reading goes on; `None` at the end.
+    /// The position for the next batch; `None` at the end.
     next: Option<u64>,
 }
 
@@ -54,7 +54,7 @@ impl fmt::Debug for DirEntry {
 }
 
 impl DirEntry {
-    /// The directory's path with the name.
+    /// The directory's path joined with the name.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -64,15 +64,15 @@ impl DirEntry {
         self.path.file_name().unwrap_or_default()
     }
 
-    /// What it is.
+    /// The type of the file.
     pub fn file_type(&self) -> FileType {
         self.kind
     }
 
-    /// What is known of it, of a symbolic link itself. It is looked up by its path.
+    /// The attributes of the file; a symbolic link is not followed. It is looked up by its path.
     ///
     /// # Errors
-    /// It is gone; the volume is closed.
+    /// The file no longer exists; the volume is closed.
     pub fn metadata(&self) -> Result<Metadata> {
         match self.volume.upgrade() {
             Some(volume) => volume.symlink_metadata(&self.path),
@@ -84,7 +84,7 @@ impl DirEntry {
     }
 }
 
-/// Names of an open directory from `cookie` on, and where to go on; `None` at the end.
+/// Names of an open directory from `cookie` on, and the next position; `None` at the end.
 pub(crate) fn batch(
     fs: &Fs,
     open: &OpenRef,
@@ -100,13 +100,12 @@ pub(crate) fn batch(
     Ok((batch, next.flatten()))
 }
 
-/// Whether a path may end with this name, so that it leads into the directory: only damage makes
-/// others.
+/// Whether the name can be the last part of a path into the directory: only damage produces others.
 fn is_name(name: &[u8]) -> bool {
     !name.is_empty() && !name.iter().any(|b| matches!(b, 0 | b'/'))
 }
 
-/// Opens a directory for its names.
+/// Opens a directory for listing.
 pub(crate) fn open(fs: &Fs, dir: &Found<'_>) -> low::Result<OpenRef> {
     match dir.attr.kind.is_dir() {
         true => fs.open_inode(&Ctx::ROOT, dir.ino(), OFlags::RDONLY.bits() as i32),
@@ -130,14 +129,14 @@ impl ReadDir {
 
     fn entry(&self, entry: low::DirEntry) -> Result<DirEntry> {
         if !is_name(&entry.name) {
-            let what = "a name that is none";
+            let what = "an entry has an invalid name";
             let damage = FsError::corrupt("directory", 0, what);
             return Err(Error::new("read the directory", &self.path, damage));
         }
         let path = self.path.join(OsString::from_vec(entry.name));
         let kind = match entry.kind {
             Some(kind) => kind,
-            // The volume's directories do not say.
+            // The volume's directories do not store types.
             None => {
                 let attr = self.volume.shared.fs().getattr(entry.ino);
                 attr.map_err(|e| Error::new("look at", &path, e))?.kind
@@ -150,7 +149,7 @@ impl ReadDir {
         })
     }
 
-    /// The directory's number.
+    /// The directory's inode number.
     pub(crate) fn ino(&self) -> Ino {
         self.open.ino()
     }
@@ -161,7 +160,7 @@ impl Iterator for ReadDir {
 
     fn next(&mut self) -> Option<Result<DirEntry>> {
         while self.batch.is_empty() {
-            // Nothing comes after an error.
+            // After an error the listing ends.
             let from = self.next.take()?;
             match batch(self.volume.shared.fs(), &self.open, from) {
                 Ok((mut batch, next)) => {
@@ -180,7 +179,7 @@ impl Volume {
     /// The names in a directory.
     ///
     /// # Errors
-    /// It is not there, or no directory.
+    /// It does not exist, or is not a directory.
     pub fn read_dir(&self, path: impl AsRef<Path>) -> Result<ReadDir> {
         ReadDir::new(self, path.as_ref())
     }

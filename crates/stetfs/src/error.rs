@@ -1,15 +1,17 @@
-//! Errors that say what was tried, where, and why it failed.
+//! Errors: the attempted operation, the path, and the reason.
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::low::{BlockError, FsError};
+use rustix::io::Errno;
+
+use crate::low::{BlockError, FormatError, FsError};
 
 /// Result of the operations of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why an operation failed: what was tried, the path, and the reason.
+/// The failure of an operation: the attempted operation, the path, and the reason.
 ///
 /// ```
 /// # let image = stetfs_testkit::Image::make(16 << 20, &Default::default()).unwrap();
@@ -19,7 +21,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// let said = "cannot open /no/such/file: No such file or directory (os error 2)";
 /// assert_eq!(error.to_string(), said);
 ///
-/// // `?` makes an `io::Error` of it, which says the same.
+/// // `?` converts it to an `io::Error` with the same text.
 /// let error = std::io::Error::from(error);
 /// assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
 /// # Ok::<(), stetfs::Error>(())
@@ -29,21 +31,23 @@ pub struct Error(Box<Failed>);
 
 #[derive(Debug)]
 struct Failed {
-    /// As a verb: "open".
+    /// The operation as a verb, such as "open".
     doing: &'static str,
     path: PathBuf,
-    /// The other path, where there are two.
+    /// The second path, of operations with two.
     to: Option<PathBuf>,
     why: Why,
 }
 
-/// A reason.
+/// The reason of an error.
 #[derive(Clone, Debug)]
 pub(crate) enum Why {
-    /// The file system's.
+    /// An error of the file system.
     Fs(FsError),
-    /// What was asked for makes no sense.
+    /// An invalid argument or option.
     Invalid(String),
+    /// A volume that is not made.
+    Format(FormatError),
 }
 
 impl From<FsError> for Why {
@@ -62,15 +66,15 @@ impl Error {
         }))
     }
 
-    /// Of an operation on two paths.
+    /// The error of an operation on two paths.
     pub(crate) fn on_two(doing: &'static str, path: &Path, to: &Path, why: FsError) -> Error {
         let mut error = Error::new(doing, path, why);
         error.0.to = Some(to.to_owned());
         error
     }
 
-    /// The same error for who asked at the directory `dir`, as of
-    /// [`Volume::within`](crate::Volume::within): its paths begin with that.
+    /// The same error with paths that begin with the directory `dir`, for callers of
+    /// [`Volume::within`](crate::Volume::within).
     pub fn below(mut self, dir: &Path) -> Error {
         for path in [Some(&mut self.0.path), self.0.to.as_mut()]
             .into_iter()
@@ -84,27 +88,35 @@ impl Error {
         self
     }
 
-    /// The path that it is about: one of the volume's, or the image's if the volume could not be
+    /// The path of the operation: one in the volume, or the image's if the volume could not be
     /// opened or closed.
     pub fn path(&self) -> &Path {
         &self.0.path
     }
 
-    /// The kind that [`std::fs`] would give it.
+    /// The kind of the corresponding error of [`std::fs`].
     pub fn kind(&self) -> io::ErrorKind {
         self.errno().kind()
     }
 
-    /// The number that Linux would give it.
+    /// The errno that Linux would return.
     pub fn raw_os_error(&self) -> Option<i32> {
         self.errno().raw_os_error()
     }
 
-    /// The reason as the file system says it, if it comes from there.
+    /// The error of the file system, if it is the reason.
     pub fn reason(&self) -> Option<&FsError> {
         match &self.0.why {
             Why::Fs(e) => Some(e),
-            Why::Invalid(_) => None,
+            Why::Invalid(_) | Why::Format(_) => None,
+        }
+    }
+
+    /// The reason why a volume was not made ([`Volume::format`](crate::Volume::format)).
+    pub fn format_reason(&self) -> Option<&FormatError> {
+        match &self.0.why {
+            Why::Format(e) => Some(e),
+            _ => None,
         }
     }
 
@@ -112,7 +124,12 @@ impl Error {
         let number = match &self.0.why {
             Why::Fs(FsError::Device(e)) => e.errno(),
             Why::Fs(e) => e.errno(),
-            Why::Invalid(_) => rustix::io::Errno::INVAL.raw_os_error(),
+            Why::Format(FormatError::Device(e)) => e.errno(),
+            Why::Format(FormatError::Occupied(_)) => Errno::EXIST.raw_os_error(),
+            Why::Format(FormatError::Encoding(_)) => Errno::IO.raw_os_error(),
+            Why::Invalid(_) | Why::Format(FormatError::Options(_) | FormatError::Size(_)) => {
+                Errno::INVAL.raw_os_error()
+            }
         };
         io::Error::from_raw_os_error(number)
     }
@@ -126,7 +143,7 @@ impl fmt::Display for Error {
             to,
             why,
         } = &*self.0;
-        // Says so itself.
+        // The device's error contains the path already.
         if let Why::Fs(FsError::Device(e)) = why
             && matches!(&**e, BlockError::Open { path: of, .. } if of == path)
             && *doing == "open"
@@ -140,6 +157,7 @@ impl fmt::Display for Error {
         match why {
             Why::Fs(e) => write!(f, ": {e}"),
             Why::Invalid(e) => write!(f, ": {e}"),
+            Why::Format(e) => write!(f, ": {e}"),
         }
     }
 }
@@ -150,8 +168,8 @@ impl std::error::Error for Error {
     }
 }
 
-/// With the same kind and text. [`io::Error::get_ref`] and a downcast give the [`Error`] back, with
-/// [its number](Error::raw_os_error).
+/// Converts with the same kind and text. [`io::Error::get_ref`] and a downcast return the [`Error`]
+/// with [its errno](Error::raw_os_error).
 impl From<Error> for io::Error {
     fn from(e: Error) -> io::Error {
         io::Error::new(e.kind(), e)

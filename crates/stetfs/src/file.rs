@@ -1,4 +1,4 @@
-//! An open file.
+//! Open files.
 
 use std::fmt;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -19,20 +19,20 @@ use stetfs_ext4::Ctx;
 /// An open file, as [`std::fs::File`]: [`Read`], [`Write`] and [`Seek`], also of `&File`, and
 /// [`FileExt`].
 ///
-/// It lives until it is dropped, with or without a name, and holds its [`Volume`](crate::Volume)
-/// open. Nothing is buffered here: a write is in the volume's cache when it returns, and durable
-/// after [`sync_all`](Self::sync_all).
+/// The file exists until the handle is dropped, with or without a name. The handle keeps its
+/// [`Volume`](crate::Volume) open. Nothing is buffered here: after a write returns, the data is in
+/// the volume's cache; it is durable after [`sync_all`](Self::sync_all).
 pub struct File {
-    // Goes before the volume does.
+    // Dropped before the volume.
     open: OpenRef,
     volume: Arc<Shared>,
     path: PathBuf,
     access: Access,
-    /// Where the next read or write begins, bytes.
+    /// The position of the next read or write, bytes.
     at: Mutex<u64>,
 }
 
-/// What a file was opened for.
+/// The access for which a file was opened.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Access {
     pub(crate) read: bool,
@@ -74,7 +74,7 @@ impl File {
         move |e| Error::new(doing, &self.path, e)
     }
 
-    /// What is known of the file.
+    /// The attributes of the file.
     ///
     /// # Errors
     /// The volume is damaged.
@@ -83,10 +83,10 @@ impl File {
         attr.map(Metadata).map_err(self.failed("look at"))
     }
 
-    /// Changes owner, mode, times.
+    /// Changes owner, mode and times.
     ///
     /// # Errors
-    /// An immutable file, a read-only volume, no room.
+    /// The file is immutable; the volume is read-only, or full.
     pub fn set_metadata(&self, set: &SetMetadata) -> Result<()> {
         let done = self.fs().setattr(&Ctx::ROOT, self.open.ino(), &set.0);
         done.map(drop).map_err(self.failed("change"))
@@ -109,10 +109,10 @@ impl File {
             .map_err(self.failed("set an attribute of"))
     }
 
-    /// Cuts the file off at `size` bytes, or extends it to them with a hole.
+    /// Truncates the file to `size` bytes, or extends it with a hole.
     ///
     /// # Errors
-    /// Not opened for writing; no such size, or no room.
+    /// The file is not open for writing; it would be too large; the volume is full.
     pub fn set_len(&self, size: u64) -> Result<()> {
         let set = SetAttr {
             size: Some(size),
@@ -125,17 +125,17 @@ impl File {
         done.map(drop).map_err(self.failed("set the size of"))
     }
 
-    /// Makes the file durable: its data, and all that is known of it. Of a directory, its names.
+    /// Makes the file durable: its data and its metadata. For a directory: its names.
     ///
     /// # Errors
-    /// The device or the journal failed. Once, also after data of the file could not be written
-    /// home: what was written since the last sync may be lost.
+    /// The device or the journal failed. Also, once, if data of the file could not be written back:
+    /// changes since the last sync may be lost.
     pub fn sync_all(&self) -> Result<()> {
         wait(|done| self.fs().fsync(&self.open, false, Wait::Inline, done))
             .map_err(self.failed("sync"))
     }
 
-    /// Makes the file's data durable, and what is needed to read it back.
+    /// Makes the file's data durable, with the metadata needed to read it.
     ///
     /// # Errors
     /// As [`sync_all`](Self::sync_all).
@@ -144,19 +144,19 @@ impl File {
             .map_err(self.failed("sync"))
     }
 
-    /// The next run of data at or after `from`, in bytes; `None` if nothing but holes follows. A
-    /// run may be cut off by the end of the file only, or by a hole.
+    /// The next run of data at or after `from`, in bytes; `None` if only holes follow. A run ends
+    /// at a hole or at the end of the file.
     ///
     /// # Errors
-    /// It is no regular file; the volume is damaged.
+    /// It is not a regular file; the volume is damaged.
     pub fn next_data(&self, from: u64) -> Result<Option<Range<u64>>> {
         self.data_from(from)
             .map_err(self.failed("look for data in"))
     }
 
-    /// Looks through the map of the whole file: damage may name a block again and again, so that
-    /// there is far more to be read than the volume has. For who reads all of a file of a
-    /// volume that is not trusted.
+    /// Checks the block map of the whole file. A damaged map may name a block again and again, so
+    /// that reading the file returns far more data than the volume holds. For callers that read
+    /// whole files of an untrusted volume.
     ///
     /// # Errors
     /// The map names a block twice.
@@ -175,21 +175,21 @@ impl File {
         Ok(Some(start..end))
     }
 
-    /// Takes space for `range` (bytes), so that writing there does not fail for want of it. The
-    /// size does not change; what was not written reads as zeroes.
+    /// Allocates space for `range` (bytes), so that later writes there do not fail for lack of
+    /// space. The size does not change; allocated and unwritten bytes read as zeroes.
     ///
     /// # Errors
-    /// Not opened for writing; no room.
+    /// The file is not open for writing; the volume is full.
     pub fn allocate(&self, range: Range<u64>) -> Result<()> {
         let mode = FallocateMode::Allocate { keep_size: true };
         self.fallocate(mode, range)
             .map_err(self.failed("take space for"))
     }
 
-    /// Gives back the space of `range` (bytes), which reads as zeroes then.
+    /// Frees the space of `range` (bytes), which then reads as zeroes.
     ///
     /// # Errors
-    /// Not opened for writing.
+    /// The file is not open for writing.
     pub fn punch_hole(&self, range: Range<u64>) -> Result<()> {
         let done = self.fallocate(FallocateMode::PunchHole, range);
         done.map_err(self.failed("make a hole in"))
@@ -205,11 +205,11 @@ impl File {
         }
     }
 
-    /// Reads from `offset` (bytes) into `buf`, and gives the number of bytes, fewer only at the end
-    /// of the file. Where the next [`read`](Read::read) begins does not change.
+    /// Reads from `offset` (bytes) into `buf`, and returns the number of bytes, which is smaller
+    /// only at the end of the file. The position of [`read`](Read::read) does not change.
     ///
     /// # Errors
-    /// Not opened for reading; a directory; the device failed.
+    /// The file is not open for reading, or is a directory; the device failed.
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
         let read = match self.access.read {
             true => self.fs().read(&self.open, offset, buf),
@@ -218,12 +218,12 @@ impl File {
         read.map_err(self.failed("read"))
     }
 
-    /// Writes at `offset` (bytes), and gives the number of bytes, fewer where the room ends. Where
-    /// the next [`write`](Write::write) begins does not change. A file opened for appending is
-    /// written at its end, as Linux does.
+    /// Writes at `offset` (bytes), and returns the number of bytes, which is smaller if the volume
+    /// becomes full. The position of [`write`](Write::write) does not change. As in Linux, a file
+    /// opened for appending is written at its end.
     ///
     /// # Errors
-    /// Not opened for writing; no room; the device failed.
+    /// The file is not open for writing; the volume is full; the device failed.
     pub fn write_at(&self, buf: &[u8], offset: u64) -> Result<usize> {
         let (written, _) = self.put(buf, offset)?;
         Ok(written)
@@ -232,7 +232,7 @@ impl File {
     /// Writes all of `buf` at `offset` (bytes), as [`write_at`](Self::write_at) does.
     ///
     /// # Errors
-    /// As [`write_at`](Self::write_at); some of it may be written then.
+    /// As [`write_at`](Self::write_at); a part of `buf` may have been written.
     pub fn write_all_at(&self, mut buf: &[u8], mut offset: u64) -> Result<()> {
         while !buf.is_empty() {
             let n = self.write_at(buf, offset)?;
@@ -252,7 +252,8 @@ impl File {
         }
     }
 
-    /// Writes at `offset`, or at the end of what is appended to: how much, and where that ended.
+    /// Writes at `offset`, or at the end of a file opened for appending; returns the number of
+    /// bytes, and the position after them.
     fn put(&self, buf: &[u8], offset: u64) -> Result<(usize, u64)> {
         let ino = self.open.ino();
         let lock = self.volume.appends(ino);
@@ -273,7 +274,7 @@ impl File {
         written.map_err(self.failed("write"))
     }
 
-    /// All from the start on.
+    /// The whole content.
     pub(crate) fn read_all(&self) -> Result<Vec<u8>> {
         let size = usize::try_from(self.metadata()?.len()).unwrap_or(usize::MAX);
         let mut all = Vec::new();
@@ -304,7 +305,7 @@ impl Write for &File {
         Ok(n)
     }
 
-    /// Nothing is buffered; [`File::sync_all`] makes durable.
+    /// Does nothing, because nothing is buffered; [`File::sync_all`] makes data durable.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! An atomic group that somebody holds, and that the opener of the volume may end, too.
+//! An open atomic group, shared by its handle and by the volume, which may abort it.
 
 use parking_lot::Mutex;
 
@@ -6,7 +6,7 @@ use crate::low::{AtomicGroup, Ino};
 
 pub(crate) struct HeldGroup {
     files: Vec<Ino>,
-    /// `None` when it has ended.
+    /// `None` after its end.
     pub(crate) group: Mutex<Option<AtomicGroup>>,
 }
 
@@ -18,7 +18,8 @@ impl HeldGroup {
         }
     }
 
-    /// Ends it, if it has this file and has not ended: gives what is to be aborted or committed.
+    /// Ends the group if it contains this file and has not ended; returns what is to be aborted or
+    /// committed.
     pub(crate) fn take_from(&self, file: Ino) -> Option<AtomicGroup> {
         match self.files.contains(&file) {
             true => self.group.lock().take(),

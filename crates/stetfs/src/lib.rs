@@ -1,5 +1,5 @@
-//! StetFS as a library: ext4 volumes in image files and on block devices, with paths and the habits
-//! of [`std::fs`], without a mount, a server or rights of an administrator.
+//! StetFS as a library: ext4 volumes in image files and on block devices, by path and in the style
+//! of [`std::fs`], without a mount, a server or administrator's rights.
 //!
 //! ```
 //! # let image = stetfs_testkit::Image::make(16 << 20, &Default::default()).unwrap();
@@ -13,7 +13,7 @@
 //!
 //! let mut log = volume.create_file("/var/log/messages")?;
 //! writeln!(log, "hello")?;
-//! // It stands from here on, whatever happens.
+//! // Durable from here on, whatever happens.
 //! log.sync_all()?;
 //!
 //! for entry in volume.read_dir("/var")? {
@@ -30,28 +30,28 @@
 //!
 //! # Paths
 //!
-//! A path is one of the volume's, `/` is its root, and a path that does not begin with `/` begins
-//! there as well. Symbolic links are followed inside of the volume, 40 at most; absolute ones begin
-//! at its root, and `..` does not lead out of it.
+//! Paths are inside the volume: `/` is its root, and a path without a leading `/` begins there as
+//! well. Symbolic links are followed inside the volume, 40 at most; absolute ones begin at its
+//! root, and `..` does not lead out of it.
 //!
-//! # Who asks
+//! # Users and permissions
 //!
-//! There are no users here: whoever may write the image may do all with what is in it, and no mode
-//! stands in the way. New files belong to root, unless [`MountOptions::owner`] says otherwise, and
-//! have the modes that a umask of 022 leaves.
+//! The library does not check permissions: a program that may write the image may change all files
+//! in it, whatever their modes. New files belong to root, unless [`MountOptions::owner`] sets
+//! another owner, and get their modes by a umask of 022.
 //!
-//! # What stands
+//! # Durability
 //!
-//! As with a mount: what was synced ([`File::sync_all`], [`Volume::sync_all`]) is there after a
-//! crash, other changes are at most a few seconds behind, and what is there is consistent. The
-//! journal is the one that [`MountOptions::journal`] names.
+//! Durability is as with a mount: after a crash all synced changes ([`File::sync_all`],
+//! [`Volume::sync_all`]) are there, unsynced changes of the last few seconds may be missing, and
+//! the volume is consistent. [`MountOptions::journal`] chooses the journal.
 //!
-//! # The end
+//! # Closing
 //!
-//! [`Volume::close`] brings everything home and says how that went. A volume that is dropped does
-//! the same, and tells of a failure through [`tracing`]; then, as after a crash, the journal keeps
-//! what was synced, and the next opening replays it. Files, directory listings and clones of a
-//! [`Volume`] hold it open.
+//! [`Volume::close`] writes everything back and returns the result. Dropping a volume does the
+//! same, and reports a failure through [`tracing`]; then, as after a crash, the journal holds the
+//! synced changes, and the next opening replays them. Files, directory listings and clones of a
+//! [`Volume`] keep it open.
 //!
 //! # Threads
 //!
@@ -63,11 +63,14 @@ mod atomic;
 mod dir;
 mod error;
 mod file;
+mod format_options;
+mod format_text;
 mod held_group;
 pub mod low;
 mod metadata;
 mod names;
 mod open_options;
+mod option_text;
 mod options;
 mod resolve;
 mod shared;
@@ -79,10 +82,13 @@ pub use atomic::{AtomicFile, AtomicGroup};
 pub use dir::{DirEntry, ReadDir};
 pub use error::{Error, Result};
 pub use file::File;
-pub use low::{FileType, Preset};
+pub use format_options::FormatOptions;
+pub use format_text::FORMAT_OPTIONS;
+pub use low::{FileType, Formatted, Preset, Profile};
 pub use metadata::{Metadata, SetMetadata};
 pub use names::Node;
 pub use open_options::OpenOptions;
+pub use option_text::{BadOption, LIBRARY_OPTIONS};
 pub use options::MountOptions;
 pub use volume::{Space, Volume};
 pub use walk::Walk;

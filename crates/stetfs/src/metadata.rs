@@ -1,4 +1,4 @@
-//! What is known of a file, and changing it.
+//! Reading and changing the attributes of files.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -13,12 +13,12 @@ use stetfs_ext4::Ctx;
 /// The permission bits of a mode.
 const PERMISSIONS: u32 = 0o7777;
 
-/// What is known of a file, as [`std::fs::Metadata`].
+/// The attributes of a file, as [`std::fs::Metadata`].
 #[derive(Clone, Debug)]
 pub struct Metadata(pub(crate) Attr);
 
 impl Metadata {
-    /// What it is.
+    /// The type of the file.
     pub fn file_type(&self) -> FileType {
         self.0.kind
     }
@@ -39,12 +39,12 @@ impl Metadata {
     }
 
     /// Size, bytes.
-    #[allow(clippy::len_without_is_empty)] // As std has it.
+    #[allow(clippy::len_without_is_empty)] // As in std.
     pub fn len(&self) -> u64 {
         self.0.size
     }
 
-    /// Who may do what with it.
+    /// The permissions.
     pub fn permissions(&self) -> std::fs::Permissions {
         std::fs::Permissions::from_mode(self.0.mode)
     }
@@ -64,49 +64,49 @@ impl Metadata {
         self.0.gid
     }
 
-    /// How many names it has.
+    /// Number of names.
     pub fn nlink(&self) -> u64 {
         u64::from(self.0.nlink)
     }
 
-    /// Space that it takes, in units of 512 bytes.
+    /// Allocated space, in units of 512 bytes.
     pub fn blocks(&self) -> u64 {
         self.0.blocks
     }
 
-    /// Its number, which names that are links of one file share.
+    /// Inode number, the same for all names of a file.
     pub fn ino(&self) -> u64 {
         u64::from(self.0.ino)
     }
 
-    /// Major and minor number of a device; (0, 0) of everything else.
+    /// Major and minor number of a device file; (0, 0) for other files.
     pub fn device(&self) -> (u32, u32) {
         let rdev = self.0.rdev;
         (rustix::fs::major(rdev), rustix::fs::minor(rdev))
     }
 
-    /// When its content changed last.
+    /// Time of the last change of content.
     pub fn modified(&self) -> SystemTime {
         system_time(self.0.mtime)
     }
 
-    /// When it was read last, as far as the volume keeps that.
+    /// Time of the last read, as far as the volume records it.
     pub fn accessed(&self) -> SystemTime {
         system_time(self.0.atime)
     }
 
-    /// When anything of it changed last.
+    /// Time of the last change of any kind.
     pub fn changed(&self) -> SystemTime {
         system_time(self.0.ctime)
     }
 
-    /// When it was made.
+    /// Time of creation.
     pub fn created(&self) -> SystemTime {
         system_time(self.0.crtime)
     }
 }
 
-/// What is to change of a file: what is not named stays.
+/// Changes of a file's attributes; attributes that are not set stay.
 ///
 /// ```
 /// # let image = stetfs_testkit::Image::make(16 << 20, &Default::default()).unwrap();
@@ -123,13 +123,13 @@ impl Metadata {
 pub struct SetMetadata(pub(crate) SetAttr);
 
 impl SetMetadata {
-    /// Nothing.
+    /// No changes.
     pub fn new() -> SetMetadata {
         SetMetadata::default()
     }
 
-    /// Permissions, 12 bits. A new owner takes set-user-id and set-group-id away, unless the mode
-    /// is given with it.
+    /// The permissions, 12 bits. A new owner clears set-user-id and set-group-id, unless the mode
+    /// is set with it.
     pub fn mode(&mut self, mode: u32) -> &mut SetMetadata {
         self.0.mode = Some(mode & PERMISSIONS);
         self
@@ -147,13 +147,13 @@ impl SetMetadata {
         self
     }
 
-    /// When its content changed last.
+    /// Time of the last change of content.
     pub fn modified(&mut self, time: SystemTime) -> &mut SetMetadata {
         self.0.mtime = Some(TimeSet::At(timestamp(time)));
         self
     }
 
-    /// When it was read last.
+    /// Time of the last read.
     pub fn accessed(&mut self, time: SystemTime) -> &mut SetMetadata {
         self.0.atime = Some(TimeSet::At(timestamp(time)));
         self
@@ -172,7 +172,7 @@ fn system_time(t: Timestamp) -> SystemTime {
         true => UNIX_EPOCH.checked_sub(whole),
         false => UNIX_EPOCH.checked_add(whole),
     };
-    // What an inode holds is far inside of what SystemTime can.
+    // The range of an inode's times is far inside that of SystemTime.
     seconds.unwrap_or(UNIX_EPOCH) + Duration::from_nanos(u64::from(t.nsec))
 }
 
@@ -201,15 +201,15 @@ fn timestamp(time: SystemTime) -> Timestamp {
 }
 
 impl Volume {
-    /// What is known of what `path` leads to.
+    /// The attributes of the file at `path`; symbolic links are followed.
     ///
     /// # Errors
-    /// It is not there; too many symbolic links.
+    /// It does not exist; too many symbolic links.
     pub fn metadata(&self, path: impl AsRef<Path>) -> Result<Metadata> {
         self.look(path.as_ref(), Last::Follow)
     }
 
-    /// As [`metadata`](Self::metadata), of a symbolic link itself.
+    /// As [`metadata`](Self::metadata), but a symbolic link at the end is not followed.
     ///
     /// # Errors
     /// As [`metadata`](Self::metadata).
@@ -224,10 +224,10 @@ impl Volume {
             .map_err(|e| Error::new("look at", path, e))
     }
 
-    /// Whether `path` leads to something.
+    /// Whether the file at `path` exists; symbolic links are followed.
     ///
     /// # Errors
-    /// That cannot be said.
+    /// The answer cannot be determined.
     pub fn exists(&self, path: impl AsRef<Path>) -> Result<bool> {
         match self.metadata(path) {
             Ok(_) => Ok(true),
@@ -236,15 +236,15 @@ impl Volume {
         }
     }
 
-    /// Changes owner, mode and times of what `path` leads to.
+    /// Changes owner, mode and times of the file at `path`; symbolic links are followed.
     ///
     /// # Errors
-    /// It is not there; it is immutable; a read-only volume, or one without room.
+    /// The file does not exist, or is immutable; the volume is read-only, or full.
     pub fn set_metadata(&self, path: impl AsRef<Path>, set: &SetMetadata) -> Result<()> {
         self.set(path.as_ref(), set, Last::Follow)
     }
 
-    /// As [`set_metadata`](Self::set_metadata), of a symbolic link itself.
+    /// As [`set_metadata`](Self::set_metadata), but a symbolic link at the end is not followed.
     ///
     /// # Errors
     /// As [`set_metadata`](Self::set_metadata).
@@ -259,10 +259,10 @@ impl Volume {
         done.map(drop).map_err(|e| Error::new("change", path, e))
     }
 
-    /// The inode flags (`FS_*_FL`) of what `path` leads to, as lsattr(1) shows them.
+    /// The inode flags (`FS_*_FL`) of the file at `path`, as lsattr(1) shows them.
     ///
     /// # Errors
-    /// It is not there.
+    /// It does not exist.
     pub fn flags(&self, path: impl AsRef<Path>) -> Result<u32> {
         let (fs, path) = (self.shared.fs(), path.as_ref());
         let flags = resolve::find(self.start(), path, Last::Follow)
@@ -270,8 +270,8 @@ impl Volume {
         flags.map_err(|e| Error::new("read the flags of", path, e))
     }
 
-    /// Sets the inode flags of the file or directory that `path` leads to, as chattr(1) does:
-    /// `flags` are all that it is to have. Those that are not chattr's to change stay.
+    /// Sets the inode flags of the file or directory at `path` to `flags`, as chattr(1) does. Flags
+    /// that chattr cannot change stay.
     ///
     /// ```
     /// # let image = stetfs_testkit::Image::make(16 << 20, &Default::default()).unwrap();
@@ -285,8 +285,8 @@ impl Volume {
     /// ```
     ///
     /// # Errors
-    /// It is not there; EOPNOTSUPP for flags that there are not, or that mean nothing on such a
-    /// file; a read-only volume, or one without room.
+    /// The file does not exist; EOPNOTSUPP for flags that do not exist, or have no meaning for such
+    /// a file; the volume is read-only, or full.
     pub fn set_flags(&self, path: impl AsRef<Path>, flags: u32) -> Result<()> {
         let (fs, path) = (self.shared.fs(), path.as_ref());
         let done = resolve::find(self.start(), path, Last::Follow)
@@ -294,7 +294,7 @@ impl Volume {
         done.map_err(|e| Error::new("set the flags of", path, e))
     }
 
-    /// Sets the permissions of what `path` leads to.
+    /// Sets the permissions of the file at `path`; symbolic links are followed.
     ///
     /// # Errors
     /// As [`set_metadata`](Self::set_metadata).

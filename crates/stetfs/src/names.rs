@@ -1,4 +1,4 @@
-//! Making, moving and removing names.
+//! Creating, moving and removing names.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -15,12 +15,12 @@ use crate::shared::{errno, is};
 use crate::volume::Volume;
 use stetfs_ext4::Ctx;
 
-/// Permissions of a new directory, from which the umask goes.
+/// Mode of a new directory, before the umask.
 const DIR_MODE: u32 = 0o777;
-/// The same of a new pipe, socket or device.
+/// Mode of a new pipe, socket or device, before the umask.
 const NODE_MODE: u32 = 0o666;
 
-/// Something with a name that is neither file nor directory.
+/// A file that is neither a regular file nor a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Node {
     /// A named pipe.
@@ -34,7 +34,7 @@ pub enum Node {
 }
 
 impl Node {
-    /// Type and permissions, and device number.
+    /// Type with permissions, and the device number.
     fn mode_and_rdev(self) -> (u32, u64) {
         use rustix::fs::FileType as Type;
         let (kind, rdev) = match self {
@@ -47,15 +47,15 @@ impl Node {
     }
 }
 
-/// What was made counts a lookup that nobody needs.
+/// Releases the lookup count of a new file.
 fn made(fs: &Fs, attr: Attr) {
     drop(Found::counted(fs, attr));
 }
 
-/// A name of something that is no directory.
+/// A name for a file that is not a directory.
 ///
 /// # Errors
-/// As [`place`]; ENOENT if the path says that it is one.
+/// As [`place`]; ENOENT if the path can only be a directory.
 fn file_place<'a, 'p>(
     start: Start<'a>,
     path: &'p Path,
@@ -73,10 +73,10 @@ impl Volume {
         self.shared.fs()
     }
 
-    /// Makes a directory.
+    /// Creates a directory.
     ///
     /// # Errors
-    /// There is something of this name; its directory is not there; no room; a read-only volume.
+    /// The name exists; its directory does not; the volume is full, or read-only.
     pub fn create_dir(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         self.make_dir(path)
@@ -92,10 +92,10 @@ impl Volume {
         Ok(())
     }
 
-    /// Makes a directory and those above it, as far as they are not there.
+    /// Creates a directory and its missing parents.
     ///
     /// # Errors
-    /// As [`create_dir`](Self::create_dir), but for directories that are there.
+    /// As [`create_dir`](Self::create_dir), except for existing directories.
     pub fn create_dir_all(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         let done = self.make_dirs(path);
@@ -103,7 +103,7 @@ impl Volume {
     }
 
     fn make_dirs(&self, path: &Path) -> low::Result<()> {
-        // Upwards as far as something is missing, and down again.
+        // Upwards while directories are missing, and then down again.
         let mut missing = Vec::new();
         for dir in path.ancestors().filter(|p| !p.as_os_str().is_empty()) {
             match self.need_dir(dir) {
@@ -120,7 +120,7 @@ impl Volume {
             .try_for_each(|dir| self.need_dir(dir))
     }
 
-    /// Makes a directory if it is not there.
+    /// Creates a directory if it does not exist.
     fn need_dir(&self, path: &Path) -> low::Result<()> {
         let is_dir = || find(self.start(), path, Last::Follow).is_ok_and(|f| f.attr.kind.is_dir());
         match self.make_dir(path) {
@@ -129,10 +129,10 @@ impl Volume {
         }
     }
 
-    /// Makes a symbolic link at `link` that leads to `target`, which may be any text.
+    /// Creates a symbolic link at `link` to `target`, which may be any text.
     ///
     /// # Errors
-    /// As [`create_dir`](Self::create_dir); an empty target, or one that is too long.
+    /// As [`create_dir`](Self::create_dir); the target is empty or too long.
     pub fn symlink(&self, target: impl AsRef<Path>, link: impl AsRef<Path>) -> Result<()> {
         let (target, link) = (target.as_ref().as_os_str().as_bytes(), link.as_ref());
         let fs = self.fs();
@@ -144,10 +144,10 @@ impl Volume {
             .map_err(|e| Error::new("make the symbolic link", link, e))
     }
 
-    /// Where the symbolic link at `path` leads.
+    /// The target of the symbolic link at `path`.
     ///
     /// # Errors
-    /// It is not there, or none.
+    /// It does not exist, or is not a symbolic link.
     pub fn read_link(&self, path: impl AsRef<Path>) -> Result<PathBuf> {
         let (fs, path) = (self.fs(), path.as_ref());
         let target = find(self.start(), path, Last::Keep).and_then(|found| match found.attr.kind {
@@ -158,7 +158,7 @@ impl Volume {
         Ok(OsString::from_vec(target).into())
     }
 
-    /// Makes a pipe, socket or device.
+    /// Creates a pipe, socket or device.
     ///
     /// # Errors
     /// As [`create_dir`](Self::create_dir).
@@ -174,12 +174,11 @@ impl Volume {
             .map_err(|e| Error::new("make", path, e))
     }
 
-    /// Gives the file at `path` another name, `link`. Of a symbolic link, that gets another name
-    /// itself.
+    /// Gives the file at `path` another name, `link`. A symbolic link is not followed.
     ///
     /// # Errors
-    /// It is not there, or a directory; there is something named `link`; too many names; no room; a
-    /// read-only volume.
+    /// The file does not exist, or is a directory; the name `link` exists; the file has too many
+    /// names; the volume is full, or read-only.
     pub fn hard_link(&self, path: impl AsRef<Path>, link: impl AsRef<Path>) -> Result<()> {
         let (fs, path, link) = (self.fs(), path.as_ref(), link.as_ref());
         let done = find(self.start(), path, Last::Keep).and_then(|found| {
@@ -190,12 +189,13 @@ impl Volume {
             .map_err(|e| Error::on_two("link", path, link, e))
     }
 
-    /// Moves `from` to `to`, in place of what is there: of a file, or of an empty directory if a
-    /// directory moves. There is no moment without one of both, also in a crash.
+    /// Moves `from` to `to`, and replaces an existing file, or an empty directory if a directory
+    /// moves. At every moment, also after a crash, at least one of the names exists.
     ///
     /// # Errors
-    /// It is not there; a directory in place of a file, or the other way round; a directory that is
-    /// not empty; into itself; a read-only volume.
+    /// `from` does not exist; a directory would replace a file, or the other way round; the
+    /// replaced directory is not empty; a directory would move into itself; the volume is
+    /// read-only.
     pub fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
         let (from, to) = (from.as_ref(), to.as_ref());
         self.move_to(from, to)
@@ -223,11 +223,11 @@ impl Volume {
         )
     }
 
-    /// Removes the name of a file, or of anything else but a directory. What is open lives on until
+    /// Removes the name of a file, or of anything else but a directory. An open file exists until
     /// it is closed.
     ///
     /// # Errors
-    /// It is not there; a directory; an immutable file; a read-only volume.
+    /// It does not exist, is a directory, or is immutable; the volume is read-only.
     pub fn remove_file(&self, path: impl AsRef<Path>) -> Result<()> {
         let (fs, path) = (self.fs(), path.as_ref());
         let done =
@@ -243,7 +243,7 @@ impl Volume {
     /// Removes an empty directory.
     ///
     /// # Errors
-    /// It is not there, or no directory, or not empty; a read-only volume.
+    /// It does not exist, is not a directory, or is not empty; the volume is read-only.
     pub fn remove_dir(&self, path: impl AsRef<Path>) -> Result<()> {
         let (fs, path) = (self.fs(), path.as_ref());
         let done = place(self.start(), path, Errno::BUSY)
@@ -251,12 +251,11 @@ impl Volume {
         done.map_err(|e| Error::new("remove the directory", path, e))
     }
 
-    /// Removes a directory with all that is in it, or a file. Symbolic links are removed, not
-    /// followed.
+    /// Removes a file, or a directory with its content. Symbolic links are removed, not followed.
     ///
     /// # Errors
-    /// As [`remove_dir`](Self::remove_dir) and [`remove_file`](Self::remove_file), of anything in
-    /// it; then some of it is left.
+    /// As [`remove_dir`](Self::remove_dir) and [`remove_file`](Self::remove_file), for anything in
+    /// it; then a part of it is left.
     pub fn remove_dir_all(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         let fs = self.fs();
@@ -275,16 +274,16 @@ impl Volume {
     }
 }
 
-/// A directory that is being emptied. Of what is in it, directories are left.
+/// A directory that is being emptied; only its subdirectories are left.
 struct Level<'a> {
     dir: Found<'a>,
-    /// Its name in the one above.
+    /// Its name in the parent.
     name: Vec<u8>,
-    /// The directories in it.
+    /// Its subdirectories.
     below: Vec<Vec<u8>>,
 }
 
-/// Removes all that is in a directory.
+/// Removes the content of a directory.
 fn empty(fs: &Fs, top: Found<'_>) -> low::Result<()> {
     let mut levels = vec![level(fs, top, Vec::new())?];
     while let Some(last) = levels.last_mut() {
@@ -312,7 +311,7 @@ fn level<'a>(fs: &'a Fs, dir: Found<'a>, name: Vec<u8>) -> low::Result<Level<'a>
         for entry in names {
             match fs.unlink(&Ctx::ROOT, dir.ino(), &entry.name) {
                 Err(e) if is(&e, Errno::ISDIR) => below.push(entry.name),
-                // Somebody else removed it.
+                // Another thread removed it.
                 Err(e) if is(&e, Errno::NOENT) => {}
                 done => done?,
             }
@@ -322,14 +321,14 @@ fn level<'a>(fs: &'a Fs, dir: Found<'a>, name: Vec<u8>) -> low::Result<Level<'a>
     Ok(Level { dir, name, below })
 }
 
-/// A directory must not lie in itself. Only damage makes it so.
+/// Checks that a directory does not contain itself, which only damage can cause.
 fn check_tree(above: &[Level<'_>], ino: Ino) -> low::Result<()> {
     match above.iter().any(|level| level.dir.ino() == ino) {
         false => Ok(()),
         true => Err(FsError::corrupt(
             "directory",
             0,
-            format!("directory {ino} lies in itself"),
+            format!("directory {ino} contains itself"),
         )),
     }
 }

@@ -1,4 +1,4 @@
-//! Opening files, and what takes no more than that.
+//! Opening files, and operations that open, use and close a file in one call.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::shared::{Shared, errno, is};
 use crate::volume::Volume;
 use stetfs_ext4::Ctx;
 
-/// How a file is opened, as [`std::fs::OpenOptions`].
+/// Options with which a file is opened, as [`std::fs::OpenOptions`].
 ///
 /// ```
 /// # let image = stetfs_testkit::Image::make(16 << 20, &Default::default()).unwrap();
@@ -46,7 +46,7 @@ impl Default for OpenOptions {
 }
 
 impl OpenOptions {
-    /// All off.
+    /// All options off.
     pub fn new() -> OpenOptions {
         OpenOptions {
             read: false,
@@ -59,43 +59,43 @@ impl OpenOptions {
         }
     }
 
-    /// For reading.
+    /// Opens for reading.
     pub fn read(&mut self, read: bool) -> &mut OpenOptions {
         self.read = read;
         self
     }
 
-    /// For writing.
+    /// Opens for writing.
     pub fn write(&mut self, write: bool) -> &mut OpenOptions {
         self.write = write;
         self
     }
 
-    /// For writing at the end, wherever that is by then, also with others that write to the file.
+    /// Opens for appending: each write goes to the current end, also with several writers.
     pub fn append(&mut self, append: bool) -> &mut OpenOptions {
         self.append = append;
         self
     }
 
-    /// The file is emptied.
+    /// Truncates the file to 0 bytes.
     pub fn truncate(&mut self, truncate: bool) -> &mut OpenOptions {
         self.truncate = truncate;
         self
     }
 
-    /// It is made if it is not there.
+    /// Creates the file if it does not exist.
     pub fn create(&mut self, create: bool) -> &mut OpenOptions {
         self.create = create;
         self
     }
 
-    /// It is made, and must not be there.
+    /// Creates the file, which must not exist.
     pub fn create_new(&mut self, create_new: bool) -> &mut OpenOptions {
         self.create_new = create_new;
         self
     }
 
-    /// Permissions of a file that is made (0666), from which the volume's umask goes.
+    /// Permissions of a new file (0666), before the volume's umask.
     pub fn mode(&mut self, mode: u32) -> &mut OpenOptions {
         self.mode = mode;
         self
@@ -104,9 +104,8 @@ impl OpenOptions {
     /// Opens `path` in `volume`.
     ///
     /// # Errors
-    /// As [`std::fs::OpenOptions::open`]: not found, there already (`create_new`), a directory that
-    /// is to be written, options that do not go together; a read-only volume, and one without
-    /// room.
+    /// As [`std::fs::OpenOptions::open`]: the file does not exist, or does (`create_new`), or is a
+    /// directory to be written; options contradict each other; the volume is read-only, or full.
     pub fn open(&self, volume: &Volume, path: impl AsRef<Path>) -> Result<File> {
         let path = path.as_ref();
         let opened = self.open_in(volume, path);
@@ -132,7 +131,7 @@ impl OpenOptions {
             (true, true) => OFlags::RDWR,
             (false, false) => return errno(Errno::INVAL),
         };
-        // As std has it.
+        // As in std.
         if (makes && !writes)
             || (self.truncate && !self.write)
             || (self.truncate && self.append && !self.create_new)
@@ -173,7 +172,7 @@ impl OpenOptions {
                 return errno(Errno::ISDIR);
             }
             match self.make(&volume.shared, fs, &walk.at, &name, flags) {
-                // Somebody else made it meanwhile.
+                // Another thread created it meanwhile.
                 Err(e) if !self.create_new && is(&e, Errno::EXIST) => walk.again(name),
                 made => return made,
             }
@@ -196,7 +195,7 @@ impl OpenOptions {
 }
 
 impl File {
-    /// Options, to open a file with.
+    /// Options to open a file with.
     pub fn options() -> OpenOptions {
         OpenOptions::new()
     }
@@ -211,7 +210,7 @@ impl Volume {
         OpenOptions::new().read(true).open(self, path)
     }
 
-    /// Opens a file for writing: makes it, or empties it.
+    /// Opens a file for writing: creates it, or truncates it.
     ///
     /// # Errors
     /// As [`OpenOptions::open`].
@@ -221,16 +220,16 @@ impl Volume {
         options.open(self, path)
     }
 
-    /// All that is in a file.
+    /// The content of a file.
     ///
     /// # Errors
-    /// As [`open_file`](Self::open_file); what reading fails of.
+    /// As [`open_file`](Self::open_file); the errors of reading.
     pub fn read(&self, path: impl AsRef<Path>) -> Result<Vec<u8>> {
         let path = path.as_ref();
         self.open_file(path)?.read_all()
     }
 
-    /// All that is in a file, as text.
+    /// The content of a file, as text.
     ///
     /// # Errors
     /// As [`read`](Self::read); [`InvalidInput`](std::io::ErrorKind::InvalidInput) if it is not
@@ -241,10 +240,10 @@ impl Volume {
         text.map_err(|e| Error::new("read", path, Why::Invalid(e.to_string())))
     }
 
-    /// Makes a file with these contents, in place of what it had.
+    /// Creates a file with these contents, or replaces its contents.
     ///
     /// # Errors
-    /// As [`create_file`](Self::create_file); what writing fails of.
+    /// As [`create_file`](Self::create_file); the errors of writing.
     pub fn write(&self, path: impl AsRef<Path>, contents: impl AsRef<[u8]>) -> Result<()> {
         self.create_file(path)?.write_all_at(contents.as_ref(), 0)
     }

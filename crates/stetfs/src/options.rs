@@ -1,11 +1,13 @@
-//! How a volume is opened.
+//! Options with which a volume is opened.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::low::{self, Atime, Composition, Ctx, Part, Preset, RegionFile, Source, VolumeOptions};
+use crate::low::options::VolumeRequest;
+use crate::low::{self, Atime, Ctx, Part, RegionFile, Source, VolumeOptions};
 
-/// How a volume is opened: built step by step, as [`std::fs::OpenOptions`].
+/// Options with which a volume is opened, set one by one as in [`std::fs::OpenOptions`], or read
+/// from text as `stetfs mount -o` takes it.
 ///
 /// ```
 /// # let image = stetfs_testkit::Image::make(16 << 20, &Default::default()).unwrap();
@@ -25,59 +27,58 @@ use crate::low::{self, Atime, Composition, Ctx, Part, Preset, RegionFile, Source
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct MountOptions {
-    low: VolumeOptions,
-    /// The journal is composed already.
+    pub(crate) request: VolumeRequest,
+    /// The journal is given as a composition already, in `request.fs`.
     composed: bool,
     preset: Option<String>,
-    journal: Vec<(String, String)>,
     pub(crate) maker: Ctx,
     umask: Option<u32>,
 }
 
-/// What may be changed by others goes from new files.
+/// The default umask: other users get no write permission on new files.
 const UMASK: u32 = 0o022;
 
 impl MountOptions {
-    /// For reading and writing, with the journal that the volume asks for, or jbd2's in ordered
-    /// mode.
+    /// Opens for reading and writing, with the journal mode that the volume stores, or jbd2's
+    /// ordered mode.
     pub fn new() -> MountOptions {
         MountOptions::default()
     }
 
-    /// Whether nothing may be changed. The journal is replayed all the same, if the image can be
-    /// written.
+    /// Whether changes are refused. The journal is still replayed, if the image can be written.
     pub fn read_only(&mut self, read_only: bool) -> &mut MountOptions {
-        self.low.fs.read_only = read_only;
+        self.request.fs.read_only = read_only;
         self
     }
 
-    /// Whether the journal is replayed (yes). Without, the volume is [read-only](Self::read_only),
-    /// and as it was before what the journal holds.
+    /// Whether the journal is replayed (default: yes). Without, the volume is
+    /// [read-only](Self::read_only), in the state before the changes in the journal.
     pub fn recovery(&mut self, recovery: bool) -> &mut MountOptions {
-        self.low.fs.no_recovery = !recovery;
+        self.request.fs.no_recovery = !recovery;
         self
     }
 
     /// The journal, by the name of a preset: `ordered`, `data`, `writeback`, `ldj`, `ijournal`
-    /// ([`Preset::all`] lists them). A name that is none is told by
-    /// [`Volume::open`](crate::Volume::open).
+    /// ([`Preset::all`](crate::Preset::all) lists them). [`Volume::open`](crate::Volume::open)
+    /// reports an unknown name.
     pub fn journal(&mut self, preset: &str) -> &mut MountOptions {
         self.preset = Some(preset.to_owned());
         self.composed = false;
         self
     }
 
-    /// An option of the journal, as `stetfs mount -o` takes it, beside its [preset](Self::journal)
-    /// or in place of a part of it.
+    /// An option of the journal, as for `stetfs mount -o`, in addition to its
+    /// [preset](Self::journal) or instead of a part of it.
     pub fn journal_option(&mut self, name: &str, value: &str) -> &mut MountOptions {
-        self.journal.push((name.to_owned(), value.to_owned()));
+        let journal = &mut self.request.journal;
+        journal.push((name.to_owned(), value.to_owned()));
         self.composed = false;
         self
     }
 
-    /// Of an image or a device the bytes from `offset` on, and all up to its end or `size` bytes.
-    /// Both are multiples of the size of its sectors, 512 of an image. Several parts of one
-    /// image can be open at once.
+    /// Opens a part of an image or a device: from byte `offset` on, up to its end or `size` bytes.
+    /// Both are multiples of its sector size, 512 in an image. Several parts of one image can be
+    /// open at once.
     ///
     /// ```
     /// # let image = stetfs_testkit::Image::make(16 << 20, &Default::default()).unwrap();
@@ -96,94 +97,95 @@ impl MountOptions {
     /// # Ok::<(), stetfs::Error>(())
     /// ```
     pub fn part(&mut self, offset: u64, size: Option<u64>) -> &mut MountOptions {
-        self.low.part = Part::Range { offset, size };
+        self.request.place = Part::Range { offset, size }.into();
         self
     }
 
-    /// A partition of an image or a device with a GPT or an MBR: a number, else a UUID or a name,
-    /// of the partition or of the volume in it. One that is not there is told by
-    /// [`Volume::open`](crate::Volume::open).
+    /// The partition of an image or a device with a GPT or an MBR: a number, else a UUID or a name,
+    /// of the partition or of the volume in it. [`Volume::open`](crate::Volume::open) reports a
+    /// missing one.
     pub fn partition(&mut self, name: &str) -> &mut MountOptions {
-        self.low.part = Part::Partition(name.to_owned());
+        self.request.place = Part::Partition(name.to_owned()).into();
         self
     }
 
-    /// Where the journal is, on a volume that has it on another device.
+    /// The path of the journal, on a volume that has it on another device.
     pub fn journal_path(&mut self, path: impl Into<PathBuf>) -> &mut MountOptions {
-        self.low.journal_path = Some(path.into());
+        self.request.journal_path = Some(path.into());
         self
     }
 
-    /// The file for records of synced files: in persistent memory (DAX), or what stands in for
-    /// that; its content is zeroes, or what a volume left there. A sync stores its record in it
-    /// and waits for no device. The journal has to have such records (`sync=file`). After a
-    /// crash the volume needs it; what it survives is said by
-    /// [`Volume::region`](crate::low::Volume::region).
+    /// The file for records of synced files, in persistent memory (DAX) or a substitute for it. Its
+    /// content is zeroes, or the records that a volume left there. A sync stores its record in it
+    /// and waits for no device. The journal must have such records (`sync=file`). After a crash the
+    /// volume needs the file; [`Volume::region`](crate::low::Volume::region) states what the
+    /// records survive.
     pub fn nvm(&mut self, path: impl Into<PathBuf>) -> &mut MountOptions {
-        self.low.nvm = Some(RegionFile::from(path.into()));
+        self.request.nvm = RegionFile::from(path.into()).into();
         self
     }
 
-    /// The same in a part of a file, from byte `offset` on, of `size` bytes, both multiples of 64.
-    /// Other parts are for other volumes.
+    /// The same with a part of a file, from byte `offset` on, of `size` bytes, both multiples of
+    /// 64. Other parts are for other volumes.
     pub fn nvm_part(
         &mut self,
         path: impl Into<PathBuf>,
         offset: u64,
         size: u64,
     ) -> &mut MountOptions {
-        self.low.nvm = Some(RegionFile {
+        let region = RegionFile {
             path: path.into(),
             offset,
             size: Some(size),
-        });
+        };
+        self.request.nvm = region.into();
         self
     }
 
-    /// Longest time until a change is committed by itself, in whole seconds (5 s).
+    /// Longest time before a change is committed by itself, in whole seconds (default: 5 s).
     pub fn commit_interval(&mut self, time: Duration) -> &mut MountOptions {
         let seconds = u32::try_from(time.as_secs()).unwrap_or(u32::MAX);
-        self.low.fs.commit_secs = seconds.max(1);
+        self.request.fs.commit_secs = seconds.max(1);
         self
     }
 
-    /// Has volumes to which the same is done become the same, byte for byte, when they are closed:
-    /// all times are `seconds` since 1970, what is set later is that, too, and nothing is left to
-    /// chance. One thread uses the volume, for two are not put into an order. What is freed is
-    /// discarded, and the log is cleared when the volume is closed. A volume made by
+    /// Makes volumes reproducible: after the same operations they are equal, byte for byte, when
+    /// they are closed. All times are `seconds` since 1970, also times set later, and nothing is
+    /// random. The volume must be used by one thread, because the order of several is undefined.
+    /// Freed space is discarded, and the log is cleared when the volume is closed. A volume made by
     /// `mke2fs -U UUID -E hash_seed=UUID` with `SOURCE_DATE_EPOCH` set is the same each time.
     pub fn epoch(&mut self, seconds: u64) -> &mut MountOptions {
-        self.low.fs.epoch = Some(seconds);
+        self.request.fs.epoch = Some(seconds);
         self
     }
 
     /// Whether every change is durable when the operation returns.
     pub fn sync(&mut self, sync: bool) -> &mut MountOptions {
-        self.low.fs.sync = sync;
+        self.request.fs.sync = sync;
         self
     }
 
-    /// Bytes of memory for the cache (128 MiB).
+    /// Size of the cache, bytes (default: 128 MiB).
     pub fn cache(&mut self, bytes: u64) -> &mut MountOptions {
-        self.low.fs.cache_bytes = bytes;
+        self.request.cache = Some(bytes);
         self
     }
 
-    /// How access times are kept.
+    /// The policy for access times.
     pub fn access_times(&mut self, atime: Atime) -> &mut MountOptions {
-        self.low.fs.atime = atime;
+        self.request.fs.atime = atime;
         self
     }
 
-    /// Whose new files are (root's). In a directory with set-group-id, the group is the
-    /// directory's.
+    /// Owner and group of new files (default: root). In a directory with set-group-id, the group is
+    /// the directory's.
     pub fn owner(&mut self, uid: u32, gid: u32) -> &mut MountOptions {
         self.maker = Ctx { uid, gid, pid: 0 };
         self
     }
 
-    /// Permissions that new files do not have (022). Where a directory has a default ACL, that
-    /// counts in its place.
+    /// Permissions that new files do not get (default: 022). A default ACL of the directory
+    /// replaces it.
     pub fn umask(&mut self, mask: u32) -> &mut MountOptions {
         self.umask = Some(mask & 0o777);
         self
@@ -193,47 +195,32 @@ impl MountOptions {
         self.umask.unwrap_or(UMASK)
     }
 
-    /// As the volume at `path` is to be opened.
+    /// The options with which to open the volume at `path`.
     ///
     /// # Errors
-    /// What is wrong, as a sentence.
+    /// A sentence that says what is wrong.
     pub(crate) fn settle(&self, path: &Path) -> Result<VolumeOptions, String> {
-        let mut low = self.low.clone();
-        if low.fs.no_recovery && !low.fs.read_only {
-            return Err(
-                "a volume whose journal is not replayed can be opened read-only alone".into(),
-            );
-        }
         if self.composed {
-            return Ok(low);
+            return self.request.settle_with(self.request.fs.journal.clone());
         }
-        let said = self.journal.iter().map(|(n, v)| (n.as_str(), v.as_str()));
-        let said: Vec<(&str, &str)> = match self.preset {
-            Some(_) => said.collect(),
-            None => data_of(&Source {
+        let mut request = self.request.clone();
+        if let Some(name) = &self.preset {
+            request.preset = Some(name.parse().map_err(|e: low::BadJournal| e.to_string())?);
+        }
+        if request.preset.is_none() {
+            let source = Source {
                 path: path.to_owned(),
-                part: low.part.clone(),
+                part: request.place.part()?,
                 ..Source::default()
-            })
-            .into_iter()
-            .map(|v| ("data", v))
-            .chain(said)
-            .collect(),
-        };
-        let preset = match &self.preset {
-            Some(name) => name.parse().map_err(|e: low::BadJournal| e.to_string())?,
-            None => Preset::default(),
-        };
-        low.fs.journal = Composition::new(preset, said).map_err(|e| e.to_string())?;
-        if low.nvm.is_some() && !low.fs.read_only {
-            low::check_region(&low.fs.journal)?;
+            };
+            request.volume_data = data_of(&source).map(str::to_owned);
         }
-        Ok(low)
+        request.settle()
     }
 }
 
-/// What the volume itself asks the journal to do with data. Why that cannot be seen is told by
-/// whoever opens it.
+/// The journal mode for data that the volume stores. If it cannot be read, opening the volume
+/// reports why.
 fn data_of(source: &Source) -> Option<&'static str> {
     let own = low::own_options(source).unwrap_or_default();
     own.iter()
@@ -242,10 +229,10 @@ fn data_of(source: &Source) -> Option<&'static str> {
 }
 
 impl From<VolumeOptions> for MountOptions {
-    /// All that there is to say of a volume, its journal included.
+    /// All options of a volume, its journal included.
     fn from(low: VolumeOptions) -> MountOptions {
         MountOptions {
-            low,
+            request: low.into(),
             composed: true,
             ..MountOptions::default()
         }

@@ -1,4 +1,4 @@
-//! From paths to files.
+//! Resolution of paths to files.
 
 use std::borrow::Cow;
 use std::os::unix::ffi::OsStrExt;
@@ -10,10 +10,10 @@ use rustix::io::Errno;
 use crate::low::{Attr, FileType, Fs, Ino, ROOT_INO, Result};
 use crate::shared::{Shared, errno};
 
-/// Symbolic links that are followed on one walk, as Linux has it.
+/// Most symbolic links followed on one walk, as in Linux.
 const MOST_LINKS: u32 = 40;
 
-/// A file that was found. It stays, with or without a name, while this lives.
+/// A file that was found. It exists, with or without a name, while this lives.
 pub(crate) struct Found<'a> {
     fs: &'a Fs,
     pub(crate) attr: Attr,
@@ -26,13 +26,13 @@ impl Drop for Found<'_> {
 }
 
 impl<'a> Found<'a> {
-    /// What `name` in the directory `dir` names.
+    /// The file `name` in the directory `dir`.
     pub(crate) fn lookup(fs: &'a Fs, dir: Ino, name: &[u8]) -> Result<Found<'a>> {
         let attr = fs.lookup(dir, name)?;
         Ok(Found { fs, attr })
     }
 
-    /// Of an operation that counts a lookup.
+    /// The result of an operation that counts a lookup.
     pub(crate) fn counted(fs: &'a Fs, attr: Attr) -> Found<'a> {
         Found { fs, attr }
     }
@@ -46,12 +46,12 @@ impl<'a> Found<'a> {
     }
 }
 
-/// A directory that no path leaves: the base of [`Volume::beneath`](crate::Volume::beneath). It is
-/// this directory, with or without a name, while this lives.
+/// A directory that paths cannot leave: the base of [`Volume::beneath`](crate::Volume::beneath). It
+/// stays the same directory, with or without a name, while this lives.
 pub(crate) struct Base {
     shared: Arc<Shared>,
     ino: Ino,
-    /// The path that its paths begin with.
+    /// The path with which its paths begin.
     path: PathBuf,
 }
 
@@ -65,7 +65,7 @@ impl Base {
     /// The directory that was found at `path`.
     pub(crate) fn new(shared: &Arc<Shared>, path: &Path, found: Found<'_>) -> Base {
         let ino = found.ino();
-        // Its lookup is this one's now.
+        // The base takes over its lookup count.
         std::mem::forget(found);
         Base {
             shared: Arc::clone(shared),
@@ -75,34 +75,34 @@ impl Base {
     }
 }
 
-/// The start of paths: at the root, or in a base that they do not leave.
+/// The start of paths: the root, or a base that they cannot leave.
 #[derive(Clone, Copy)]
 pub(crate) struct Start<'a> {
     pub(crate) fs: &'a Fs,
     pub(crate) base: Option<&'a Base>,
 }
 
-/// What becomes of a symbolic link at the end of a path.
+/// The handling of a symbolic link at the end of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Last {
     /// It is followed.
     Follow,
-    /// It is what is meant.
+    /// It is not followed.
     Keep,
 }
 
-/// A directory and a name in it, of something that may not be there.
+/// A directory and a name in it; the file may not exist.
 pub(crate) struct Place<'a, 'p> {
     pub(crate) dir: Found<'a>,
     pub(crate) name: Cow<'p, [u8]>,
-    /// The path says that it is a directory.
+    /// The path can only be a directory.
     pub(crate) is_dir: bool,
 }
 
 /// The file at `path`.
 ///
 /// # Errors
-/// ENOENT, ENOTDIR, ELOOP, ENAMETOOLONG; EXDEV for a path that is not of the base.
+/// ENOENT, ENOTDIR, ELOOP, ENAMETOOLONG; EXDEV for a path outside of the base.
 pub(crate) fn find<'a>(start: Start<'a>, path: &Path, last: Last) -> Result<Found<'a>> {
     let mut walk = PathWalk::new(start, path)?;
     while let Some(name) = walk.rest.pop() {
@@ -138,17 +138,17 @@ pub(crate) fn place<'a, 'p>(
 /// A path looked up name by name (in Linux, a path walk).
 pub(crate) struct PathWalk<'a, 'p> {
     start: Start<'a>,
-    /// As far as it went.
+    /// The directory or file reached so far.
     pub(crate) at: Found<'a>,
-    /// The names to come, the last one first.
+    /// The remaining names, in reverse order.
     rest: Vec<Cow<'p, [u8]>>,
-    /// Symbolic links so far.
+    /// Symbolic links followed so far.
     links: u32,
     /// The path ends with a slash.
     pub(crate) is_dir: bool,
 }
 
-/// The names of a path, the last one first.
+/// The names of a path, in reverse order.
 fn names(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|b| *b == b'/')
         .rev()
@@ -179,8 +179,8 @@ impl<'a, 'p> PathWalk<'a, 'p> {
         })
     }
 
-    /// Goes to the directory of the last name, and gives that. `None` if there is none: the way
-    /// ends at the root.
+    /// Walks to the directory of the last name, and returns that name. `None` if there is none: the
+    /// path ends at the root.
     pub(crate) fn reach_last(&mut self) -> Result<Option<Cow<'p, [u8]>>> {
         while let Some(name) = self.rest.pop() {
             if self.rest.is_empty() {
@@ -191,14 +191,14 @@ impl<'a, 'p> PathWalk<'a, 'p> {
         Ok(None)
     }
 
-    /// The last name is to be given once more.
+    /// Puts back the last name.
     pub(crate) fn again(&mut self, name: Cow<'p, [u8]>) {
         self.rest.push(name);
     }
 
-    /// What a name is in the directory at hand.
+    /// The file `name` in the current directory.
     pub(crate) fn look(&self, name: &[u8]) -> Result<Found<'a>> {
-        // The file system finds `.` of anything.
+        // The file system would find `.` in any file.
         match self.at.attr.kind {
             FileType::Directory => Found::lookup(self.start.fs, self.at.ino(), name),
             _ => errno(Errno::NOTDIR),
@@ -214,7 +214,7 @@ impl<'a, 'p> PathWalk<'a, 'p> {
         Ok(())
     }
 
-    /// Goes where a symbolic link in the directory at hand leads.
+    /// Replaces a symbolic link in the current directory by its target.
     pub(crate) fn follow(&mut self, link: &Found<'_>) -> Result<()> {
         self.links += 1;
         if self.links > MOST_LINKS || self.start.base.is_some() {

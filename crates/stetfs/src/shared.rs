@@ -1,4 +1,4 @@
-//! What all handles of an open volume share. It closes the volume when the last of them goes.
+//! The state that all handles of an open volume share. The last handle closes the volume.
 
 use std::path::Path;
 use std::sync::{Arc, Weak, mpsc};
@@ -9,20 +9,21 @@ use rustix::io::Errno;
 use crate::held_group::HeldGroup;
 use crate::low::{self, Ctx, Done, Fs, FsError, Ino};
 
-/// Files share locks of appending by number.
+/// Number of append locks; files share them by inode number.
 const LOCKS: usize = 64;
 
-/// The administrator: whoever has the image may do all.
-/// An open volume.
+/// An open volume. All operations run as the administrator: a user with the image may do
+/// everything.
 pub(crate) struct Shared {
     pub(crate) low: Arc<low::Volume>,
-    /// Whose new files are.
+    /// Owner of new files.
     pub(crate) maker: Ctx,
-    /// Taken from the modes of new files.
+    /// Bits removed from the modes of new files.
     pub(crate) umask: u32,
-    /// Held exclusively from looking at a file's size to writing there, shared by other writes.
+    /// Held exclusively by an append, from reading the file's size to the write; shared by other
+    /// writes.
     appends: [RwLock<()>; LOCKS],
-    /// Atomic groups that may be open.
+    /// Atomic groups that may still be open.
     pub(crate) groups: Mutex<Vec<Weak<HeldGroup>>>,
     closed: bool,
 }
@@ -64,7 +65,7 @@ impl Drop for Shared {
             && let Err(e) = self.low.close()
         {
             tracing::error!(
-                "{} was not closed clean: {e}; its journal keeps what was synced for the next opening",
+                "{} was not closed cleanly: {e}; its journal keeps synced data for the next opening",
                 self.image().display()
             );
         }
@@ -86,10 +87,10 @@ pub(crate) fn is(e: &FsError, errno: Errno) -> bool {
     matches!(e, FsError::Errno(n) if *n == errno.raw_os_error())
 }
 
-/// Waits for what answers later.
+/// Waits for the answer of an asynchronous operation.
 pub(crate) fn wait(start: impl FnOnce(Done)) -> low::Result<()> {
     let (answer, answered) = mpsc::sync_channel(1);
     start(Box::new(move |done| drop(answer.send(done))));
-    // What ends without an answer has failed.
+    // An operation that ends without an answer has failed.
     answered.recv().unwrap_or_else(|_| errno(Errno::IO))
 }

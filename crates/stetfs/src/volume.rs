@@ -1,4 +1,4 @@
-//! An open volume.
+//! Open volumes.
 
 use std::fmt;
 use std::path::Path;
@@ -12,15 +12,15 @@ use crate::options::MountOptions;
 use crate::resolve::{self, Base, Last, Start};
 use crate::shared::{Shared, errno, wait};
 
-/// An open volume: its files by path. See the [crate] for what paths mean, and for what stands
+/// An open volume: its files by path. See the [crate] for the meaning of paths, and for the state
 /// after a crash.
 ///
-/// A clone is the same volume. It is open, and locked against everybody else in this process and in
-/// others, as a mount is, until the last clone, [`File`](crate::File), [`ReadDir`](crate::ReadDir)
-/// and [`Walk`](crate::Walk) of it is gone.
+/// A clone is the same volume. The volume is open, and locked against all other users in this
+/// process and in others, as by a mount, until its last clone, [`File`](crate::File),
+/// [`ReadDir`](crate::ReadDir) and [`Walk`](crate::Walk) is dropped.
 #[derive(Clone)]
 pub struct Volume {
-    /// The base that no path leaves, of [`beneath`](Self::beneath).
+    /// The base of [`beneath`](Self::beneath), which paths cannot leave.
     base: Option<Arc<Base>>,
     pub(crate) shared: Arc<Shared>,
 }
@@ -33,7 +33,7 @@ pub(crate) struct WeakVolume {
 }
 
 impl WeakVolume {
-    /// `None` when it is closed, or no handle has its base any more.
+    /// `None` when the volume is closed, or no handle has its base any more.
     pub(crate) fn upgrade(&self) -> Option<Volume> {
         let base = match &self.base {
             Some(base) => Some(base.upgrade()?),
@@ -57,24 +57,24 @@ impl fmt::Debug for Volume {
 pub struct Space {
     /// Bytes for files and directories, used or not.
     pub total: u64,
-    /// Bytes that are free.
+    /// Free bytes.
     pub free: u64,
-    /// Of them, bytes that are not kept for the administrator.
+    /// Free bytes without those reserved for the administrator.
     pub available: u64,
-    /// Files that there can be.
+    /// Number of inodes.
     pub files: u64,
-    /// Files that there can be more.
+    /// Number of free inodes.
     pub files_free: u64,
 }
 
 impl Volume {
-    /// Opens the image file or block device at `path`, replays its journal, and finishes what a
-    /// crash interrupted.
+    /// Opens the image file or block device at `path`, replays its journal, and finishes operations
+    /// that a crash interrupted.
     ///
     /// # Errors
-    /// It is not there, or not ext4; somebody has it open or mounted
-    /// ([`ResourceBusy`](std::io::ErrorKind::ResourceBusy), and the text says who); it is
-    /// damaged, or has features that are not supported; options that make no sense
+    /// It does not exist, or is not ext4; it is open or mounted elsewhere
+    /// ([`ResourceBusy`](std::io::ErrorKind::ResourceBusy), and the text names the user); it is
+    /// damaged, or has features that are not supported; options are invalid
     /// ([`InvalidInput`](std::io::ErrorKind::InvalidInput)).
     pub fn open(path: impl AsRef<Path>, options: &MountOptions) -> Result<Volume> {
         let path = path.as_ref();
@@ -88,10 +88,10 @@ impl Volume {
         })
     }
 
-    /// The same volume, for paths that begin with `dir` and are not to leave it: the directory that
-    /// it leads to now. Of what comes behind, nothing is led elsewhere by what is in the volume: no
-    /// symbolic link on the way is followed (ELOOP), and `..` leads nowhere (EXDEV), as of
-    /// openat2(2) with `RESOLVE_BENEATH` and `RESOLVE_NO_SYMLINKS`. For trees that others made.
+    /// The same volume, restricted to paths that begin with `dir` and stay inside the directory
+    /// that it names now. Nothing in the volume leads the rest of a path elsewhere: symbolic links
+    /// are not followed (ELOOP), and `..` is refused (EXDEV), as by openat2(2) with
+    /// `RESOLVE_BENEATH` and `RESOLVE_NO_SYMLINKS`. For trees from untrusted sources.
     ///
     /// ```
     /// # let image = stetfs_testkit::Image::make(16 << 20, &Default::default()).unwrap();
@@ -106,15 +106,15 @@ impl Volume {
     /// ```
     ///
     /// # Errors
-    /// It is not there, or no directory.
+    /// It does not exist, or is not a directory.
     pub fn beneath(&self, dir: impl AsRef<Path>) -> Result<Volume> {
         let dir = dir.as_ref();
         self.based(dir, dir)
     }
 
-    /// The same volume as [`beneath`](Self::beneath) gives, for paths that begin in the directory:
-    /// `.` is the directory itself. So a tree is walked name by name, and a step takes the same
-    /// time however deep it leads.
+    /// The same as [`beneath`](Self::beneath), for paths relative to the directory: `.` is the
+    /// directory itself. Walking a tree with it, name by name, takes the same time for each step,
+    /// however deep.
     ///
     /// ```
     /// # let image = stetfs_testkit::Image::make(16 << 20, &Default::default()).unwrap();
@@ -161,14 +161,14 @@ impl Volume {
         }
     }
 
-    /// Brings everything home and marks the volume clean. Dropping does the same, and has nobody to
-    /// tell of failures.
+    /// Writes everything back and marks the volume clean. Dropping the volume does the same, but
+    /// cannot report failures.
     ///
     /// # Errors
     /// [`ResourceBusy`](std::io::ErrorKind::ResourceBusy) while there are clones, files or
-    /// listings: the volume is closed when the last of them goes. The device or the journal
-    /// failed: what was synced is in the journal, for the next opening to replay. Data of some file
-    /// could not be written home, and nobody was told before.
+    /// listings: the volume is closed when the last of them is dropped. The device or the journal
+    /// failed: synced changes are in the journal, and the next opening replays them. Data of a file
+    /// could not be written back, and no sync reported that.
     pub fn close(self) -> Result<()> {
         let path = self.path().to_owned();
         let failed = |e| Error::new("close", &path, e);
@@ -176,27 +176,26 @@ impl Volume {
         match Arc::into_inner(self.shared) {
             Some(mut last) => last.close().map_err(|e| failed(Why::Fs(e))),
             None => Err(failed(Why::Fs(low::FsError::InUse(
-                "there are files or other handles of it; it is closed when the last of them goes"
+                "files or other handles of it are still open; it is closed with the last of them"
                     .into(),
             )))),
         }
     }
 
-    /// Makes durable all that was done before.
+    /// Makes all earlier changes durable.
     ///
     /// # Errors
-    /// The device or the journal failed. Once, also after data of any file could not be written
-    /// home.
+    /// The device or the journal failed. Also, once, if data of any file could not be written back.
     pub fn sync_all(&self) -> Result<()> {
         wait(|done| self.shared.fs().sync_all(done)).map_err(|e| Error::new("sync", self.path(), e))
     }
 
-    /// Where it was opened.
+    /// The path or address by which it was opened.
     pub fn path(&self) -> &Path {
         self.shared.image()
     }
 
-    /// How much room there is.
+    /// The space of the volume.
     pub fn space(&self) -> Space {
         let s = self.shared.fs().statfs();
         let bytes = |blocks: u64| blocks.saturating_mul(u64::from(s.block_size));
@@ -209,7 +208,7 @@ impl Volume {
         }
     }
 
-    /// What paths and files stand on.
+    /// The volume by inode numbers, on which paths and files are built.
     pub fn low(&self) -> &Arc<low::Volume> {
         &self.shared.low
     }

@@ -1,4 +1,4 @@
-//! Walking over trees.
+//! Walks over trees.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -13,17 +13,17 @@ use crate::low::Ino;
 use crate::shared::error_of;
 use crate::volume::Volume;
 
-/// All that lies below a directory, the directory itself left out: a directory before what is in
-/// it, and the names of each in the order of their bytes. Symbolic links are not followed. The
-/// names of the directories on the way are in memory, and the number of each directory. One that
-/// has two names, which is damage, is ELOOP the second time.
+/// All files below a directory, without the directory itself. A directory comes before its content,
+/// and the names of each directory come in the order of their bytes. Symbolic links are not
+/// followed. Memory holds the names of the directories on the way, and the number of each
+/// directory. A directory with two names, which is damage, is ELOOP the second time.
 pub struct Walk {
     volume: Volume,
-    /// The names to come, of the directories on the way.
+    /// The remaining names of each directory on the way.
     stack: Vec<vec::IntoIter<DirEntry>>,
-    /// A directory that was given and comes next.
+    /// A directory that was returned and is entered next.
     below: Option<DirEntry>,
-    /// Directories that were gone into: each has one name.
+    /// Directories that were entered: each has one name.
     entered: HashSet<Ino>,
 }
 
@@ -39,7 +39,7 @@ impl Walk {
     fn enter(&mut self, path: &Path) -> Result<()> {
         let dir = ReadDir::new(&self.volume, path)?;
         let ino = dir.ino();
-        // Only damage makes it so; a tree could then have no end.
+        // Only damage gives a directory a second name; such a tree might be endless.
         if !self.entered.insert(ino) {
             return Err(Error::new("walk below", path, error_of(Errno::LOOP)));
         }
@@ -49,7 +49,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Leaves out what is below the directory that came last.
+    /// Skips the content of the directory that was returned last.
     pub fn skip_dir(&mut self) {
         self.below = None;
     }
@@ -82,7 +82,7 @@ impl Iterator for Walk {
 }
 
 impl Volume {
-    /// All that lies below the directory at `path`.
+    /// All files below the directory at `path`.
     ///
     /// ```
     /// # let image = stetfs_testkit::Image::make(16 << 20, &Default::default()).unwrap();
@@ -101,7 +101,7 @@ impl Volume {
     /// ```
     ///
     /// # Errors
-    /// It is not there, or no directory.
+    /// It does not exist, or is not a directory.
     pub fn walk(&self, path: impl AsRef<Path>) -> Result<Walk> {
         let mut walk = Walk {
             volume: self.clone(),

@@ -17,7 +17,7 @@ pub(crate) fn set(fs: &Fs, ino: Ino, name: &OsStr, value: &[u8]) -> low::Result<
     fs.setxattr(&Ctx::ROOT, ino, name.as_bytes(), value, XattrSet::Any)
 }
 
-/// Does something with what `path` leads to.
+/// Calls `op` with the file at `path`.
 fn with<T>(
     volume: &Volume,
     (path, last): (&Path, Last),
@@ -30,11 +30,11 @@ fn with<T>(
 }
 
 impl Volume {
-    /// The value of an extended attribute of what `path` leads to, such as `user.comment`; `None`
-    /// if it has none of this name.
+    /// The value of an extended attribute, such as `user.comment`, of the file at `path`; `None` if
+    /// there is none of this name. Symbolic links are followed.
     ///
     /// # Errors
-    /// The path leads nowhere; a name with a prefix that ext4 does not have.
+    /// The file does not exist; the name has a prefix that ext4 does not have.
     pub fn xattr(
         &self,
         path: impl AsRef<Path>,
@@ -43,7 +43,7 @@ impl Volume {
         self.get((path.as_ref(), Last::Follow), name.as_ref())
     }
 
-    /// As [`xattr`](Self::xattr), of a symbolic link itself.
+    /// As [`xattr`](Self::xattr), but a symbolic link at the end is not followed.
     ///
     /// # Errors
     /// As [`xattr`](Self::xattr).
@@ -64,15 +64,15 @@ impl Volume {
         })
     }
 
-    /// The names of all extended attributes of what `path` leads to.
+    /// The names of all extended attributes of the file at `path`; symbolic links are followed.
     ///
     /// # Errors
-    /// The path leads nowhere.
+    /// The file does not exist.
     pub fn xattrs(&self, path: impl AsRef<Path>) -> Result<Vec<OsString>> {
         self.list((path.as_ref(), Last::Follow))
     }
 
-    /// As [`xattrs`](Self::xattrs), of a symbolic link itself.
+    /// As [`xattrs`](Self::xattrs), but a symbolic link at the end is not followed.
     ///
     /// # Errors
     /// As [`xattrs`](Self::xattrs).
@@ -88,12 +88,12 @@ impl Volume {
         Ok(each.map(|name| OsString::from_vec(name.to_vec())).collect())
     }
 
-    /// Sets an extended attribute of what `path` leads to.
+    /// Sets an extended attribute of the file at `path`; symbolic links are followed.
     ///
     /// # Errors
-    /// The path leads nowhere; no room for it; more than 64 KiB; a prefix that ext4 does not have;
-    /// `user.` on what is neither a file nor a directory; an immutable file; a read-only
-    /// volume.
+    /// The file does not exist; there is no room for the value, or it is larger than 64 KiB; the
+    /// name has a prefix that ext4 does not have; `user.` on a file that is neither regular nor a
+    /// directory; the file is immutable; the volume is read-only.
     pub fn set_xattr(
         &self,
         path: impl AsRef<Path>,
@@ -106,7 +106,7 @@ impl Volume {
         })
     }
 
-    /// As [`set_xattr`](Self::set_xattr), of a symbolic link itself.
+    /// As [`set_xattr`](Self::set_xattr), but a symbolic link at the end is not followed.
     ///
     /// # Errors
     /// As [`set_xattr`](Self::set_xattr).
@@ -122,8 +122,7 @@ impl Volume {
         })
     }
 
-    /// Takes an extended attribute away from what `path` leads to. Without such an attribute
-    /// nothing happens.
+    /// Removes an extended attribute of the file at `path`. A missing attribute is no error.
     ///
     /// # Errors
     /// As [`set_xattr`](Self::set_xattr).

@@ -1,7 +1,5 @@
-//! `home=share` on images that XFS and btrfs hold: their file system shares the blocks
+//! Tests of `home=share` on images in XFS and btrfs, whose file systems share the blocks
 //! (FICLONERANGE).
-
-#![allow(clippy::unwrap_used)]
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -18,16 +16,16 @@ use stetfs_testkit::image::e2fsck;
 use stetfs_testkit::mount::KernelMount;
 
 const BLOCK: u64 = 4096;
-/// Blocks of the file that is overwritten.
+/// Blocks of the overwritten file.
 const BLOCKS: u64 = 6144;
-/// Of those overwritten between two syncs.
+/// Blocks overwritten between two syncs.
 const EACH: u64 = 100;
-/// What an image of 64 MiB may be in.
+/// Most extents of an image of 64 MiB.
 const EXTENTS: u64 = 4096;
-/// Where the child of [`a_kill`] finds its image.
+/// The variable with the image for the child of [`a_kill`].
 const CHILD: &str = "STETFS_TEST_CLONES_CHILD";
 
-/// A file system in a file, mounted, that holds an image of a volume.
+/// A mounted file system in a file, which holds an image of a volume.
 struct Host {
     image: PathBuf,
     mount: KernelMount,
@@ -41,7 +39,7 @@ impl Host {
         let image = mount.path().join("image");
         std::fs::File::create(&image).unwrap();
         if fstype == "btrfs" {
-            // What is not shared is written in place, as on XFS.
+            // Blocks that are not shared are written in place, as on XFS.
             cmd::run(Command::new("chattr").arg("+C").arg(&image)).unwrap();
         }
         let file = std::fs::File::options().write(true).open(&image).unwrap();
@@ -58,7 +56,7 @@ impl Host {
         self.mount.umount().unwrap();
     }
 
-    /// As filefrag counts them.
+    /// The number of extents, by filefrag.
     fn extents(&self) -> u64 {
         let said = cmd::run(Command::new("filefrag").arg(&self.image)).unwrap();
         let words: Vec<&str> = said.split_whitespace().collect();
@@ -72,7 +70,7 @@ fn open(image: &Path, journal: &str) -> Arc<Volume> {
         fs: FsOptions {
             journal: journal.parse().unwrap(),
             commit_secs: 3600,
-            // What is read back comes from the device.
+            // So small that data that is read back comes from the device.
             cache_bytes: 4 << 20,
             ..FsOptions::default()
         },
@@ -81,7 +79,7 @@ fn open(image: &Path, journal: &str) -> Arc<Volume> {
     Volume::open(image, &options).unwrap()
 }
 
-/// What `info` says that `home=share` would do.
+/// The prediction of `info` for `home=share`.
 fn would(image: &Path) -> HomeInfo {
     let source = Source {
         path: image.to_owned(),
@@ -91,7 +89,7 @@ fn would(image: &Path) -> HomeInfo {
     info(&source).unwrap().home_share
 }
 
-/// The file, made if it is not there.
+/// Opens the file, and creates it if it does not exist.
 fn file(volume: &Volume) -> OpenRef {
     let (ctx, fs) = (Ctx::default(), volume.fs());
     match fs.lookup(stetfs::low::ROOT_INO, b"file") {
@@ -114,7 +112,7 @@ fn sync(volume: &Volume, file: &OpenRef) {
 }
 
 /// Overwrites some blocks, others in each round, and syncs them; the first round writes all.
-/// `model`: which round each block is of.
+/// `model` holds the round of each block.
 fn round(volume: &Volume, file: &OpenRef, n: u64, model: &mut [u64]) {
     for at in blocks_of(n) {
         write(volume, file, at, n);
@@ -146,7 +144,7 @@ fn write(volume: &Volume, file: &OpenRef, at: u64, n: u64) {
     assert_eq!(written.unwrap(), data.len());
 }
 
-/// Which round each block is of; it has to be of one.
+/// The round of each block; all bytes of a block must be of the same round.
 fn rounds(volume: &Volume, file: &OpenRef) -> Vec<u64> {
     let mut block = vec![0; BLOCK as usize];
     let mut of = |at: u64| {
@@ -159,8 +157,8 @@ fn rounds(volume: &Volume, file: &OpenRef) -> Vec<u64> {
     (0..BLOCKS).map(&mut of).collect()
 }
 
-/// Content is right while it is shared, and the image does not fall into too many pieces: then it
-/// is copied.
+/// The content is right while blocks are shared, and the image does not get too many extents: then
+/// blocks are copied.
 fn overwritten(host: &Host) {
     let before = would(&host.image);
     println!("{before:?}, {} extents", host.extents());
@@ -205,7 +203,7 @@ fn overwritten(host: &Host) {
     volume.close().unwrap();
     drop(volume);
     e2fsck(&host.image, &["-fn"], 0).unwrap();
-    // By now some of them may have grown together.
+    // By now some extents may have merged.
     let home = would(&host.image);
     assert!(
         home.by == "copy" || host.extents() < EXTENTS / 2,
@@ -213,13 +211,13 @@ fn overwritten(host: &Host) {
     );
 }
 
-/// A process that is killed among its checkpoints: what it synced is there, after a recovery that
+/// A process is killed among its checkpoints: its synced data is there, after a recovery that
 /// shares.
 fn killed(host: &Host) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
-            "a_child_that_is_killed",
+            "clones::a_child_that_is_killed",
             "--nocapture",
             "--ignored",
         ])
@@ -303,13 +301,13 @@ fn a_kill_on_btrfs() {
     on(BTRFS, killed);
 }
 
-/// An XFS that shares nothing: all is copied, and it is said why.
+/// An XFS without reflinks: all blocks are copied, and the reason is reported.
 #[test]
 fn without_reflinks() {
     on(("xfs", &["-q", "-m", "reflink=0"]), |host| {
         let would = would(&host.image);
         println!("{would:?}");
-        assert!(would.by == "copy" && would.why.contains("shares no blocks"));
+        assert!(would.by == "copy" && would.why.contains("cannot share blocks"));
         let volume = open(&host.image, "afs");
         let open_file = file(&volume);
         let mut model = vec![0; BLOCKS as usize];

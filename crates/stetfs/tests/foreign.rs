@@ -1,37 +1,31 @@
-//! The oracle of foreign journals: what the kernel or debugfs left in a journal is recovered by
-//! StetFS, by the kernel and by e2fsck. The same tree comes out, or a refusal that changes nothing.
+//! The oracle of foreign journals: StetFS, the kernel and e2fsck recover journals that the kernel
+//! or debugfs left. All must produce the same tree, or StetFS refuses and changes nothing.
 //!
-//! `STETFS_FOREIGN_SECS` says how long to look (seconds, 15 by default; `./test --foreign
-//! SECONDS`), `STETFS_SEED` where to begin. A failure prints the seed that repeats it.
+//! `STETFS_FOREIGN_SECS` sets the time (seconds, 15 by default; `./test --foreign SECONDS`),
+//! `STETFS_SEED` the first seed. A failure prints the seed that repeats it.
 //!
 //! Needs root, loop devices and e2fsprogs.
 
-#![allow(clippy::unwrap_used)]
-#![allow(unreachable_pub, reason = "the test program is the whole crate")]
-
-mod common;
-mod foreign {
-    pub mod debugfs;
-    pub mod judge;
-    pub mod kernel;
-    pub mod log;
-    pub mod memory;
-    pub mod mutate;
-    pub mod ours;
-}
+mod debugfs;
+mod judge;
+mod kernel;
+mod log;
+mod memory;
+mod mutate;
+mod ours;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use common::number;
+use self::judge::{Dirty, Verdict, alike};
+use self::log::Log;
+use self::mutate::mutate;
+use crate::common::number;
 use fastrand::Rng;
-use foreign::judge::{self, Dirty, Verdict, alike};
-use foreign::log::Log;
-use foreign::mutate::mutate;
-use foreign::{debugfs, kernel, ours};
 
-/// All of them must come out alike, with so many transactions at least.
+/// Checks that all recoveries of each journal agree, with at least the given number of
+/// transactions.
 fn all_alike(journals: impl Iterator<Item = (Dirty, u64)>) {
     none_fails(journals.map(|(dirty, least)| {
         let said = alike(&dirty, least);
@@ -88,10 +82,10 @@ fn what_stetfs_wrote_into_logs_of_others_is_replayed_alike() {
     all_alike(journals);
 }
 
-/// Cases that share a journal, or a recording.
+/// Number of cases that share a journal, or a recording.
 const EACH: u64 = 6;
 
-/// What cases start from.
+/// The base of cases.
 enum Base {
     Journal(Box<Dirty>),
     Recording(Box<kernel::Recording>),
@@ -111,7 +105,7 @@ impl Base {
                 let maker = debugfs::Maker::random(&mut rng);
                 let mut counts: Vec<usize> =
                     (0..rng.usize(1..5)).map(|_| rng.usize(1..20)).collect();
-                // Behind a transaction of several descriptors debugfs leaves a gap before the next
+                // After a transaction of several descriptors debugfs leaves a gap before the next
                 // one.
                 counts.push(maker.full() + rng.usize(0..3));
                 Base::Journal(Box::new(maker.make(&counts, rng.bool(), number)))
@@ -119,7 +113,7 @@ impl Base {
         }
     }
 
-    /// One case.
+    /// A case.
     fn case(&self, seed: u64) -> (Dirty, Result<Verdict, String>) {
         let mut rng = Rng::with_seed(seed);
         match self {
@@ -133,7 +127,7 @@ impl Base {
     }
 }
 
-/// The journal elsewhere in its ring, which changes nothing; or with something done to it.
+/// Rotates the journal in its ring, which changes nothing; or damages it.
 fn changed(mut dirty: Dirty, rng: &mut Rng) -> (Dirty, Result<Verdict, String>) {
     let Some(mut log) = Log::find(&dirty) else {
         let verdict = alike(&dirty, 0).map(|()| Verdict::Alike);

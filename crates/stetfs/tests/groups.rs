@@ -1,14 +1,12 @@
-//! Atomic groups that the opener of the volume ends.
-#![allow(clippy::unwrap_used)]
-
+//! Tests of atomic groups that are aborted through the volume.
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 
 use stetfs::{MountOptions, Volume};
 use stetfs_testkit::{Image, Mkfs};
 
-/// Whoever holds a group keeps all others from its files, until the opener of the volume aborts it.
-/// All that the holder does then fails, the commit too.
+/// An open group excludes all others from its files, until it is aborted through the volume. Then
+/// every operation of the group fails, the commit too.
 #[test]
 fn the_opener_of_a_volume_ends_a_group_that_another_holds() {
     let image = Image::make(32 << 20, &Mkfs::blocks(4096)).unwrap();
@@ -39,7 +37,7 @@ fn the_opener_of_a_volume_ends_a_group_that_another_holds() {
         assert!(failed.to_string().contains("was aborted by"), "{failed}");
     }
     assert_eq!(held.limit(), 0);
-    // The files may be in another by then.
+    // The files may be in another group by then.
     let again = volume.atomic_group(["/a"]).unwrap();
     again.file("/a").unwrap().write_all_at(b"two", 0).unwrap();
     assert_eq!(held.commit().unwrap_err().kind(), ErrorKind::InvalidInput);

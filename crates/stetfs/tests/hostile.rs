@@ -1,17 +1,12 @@
-//! Damaged and hostile volumes: every byte of metadata may be anything. Nothing panics, hangs or
-//! takes memory without bound; errors are fine.
+//! Tests of damaged and hostile volumes: every byte of metadata may have any value. Nothing panics,
+//! hangs or takes unbounded memory; errors are expected.
 //!
-//! `STETFS_HOSTILE_SECS` says how long to look (seconds, 20 by default), `STETFS_SEED` where to
-//! begin. A failure prints the image and the seed that repeat it alone: `STETFS_IMAGE`,
-//! `STETFS_SEED` and `STETFS_HOSTILE_SECS=0`.
+//! `STETFS_HOSTILE_SECS` sets the time (seconds, 20 by default), `STETFS_SEED` the first seed. A
+//! failure prints the image and the seed that repeat it alone: `STETFS_IMAGE`, `STETFS_SEED` and
+//! `STETFS_HOSTILE_SECS=0`.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-mod hostile {
-    pub(crate) mod damage;
-    pub(crate) mod memory;
-}
+mod damage;
+mod memory;
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,9 +14,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{number, watchdog};
-use hostile::damage::damage;
-use hostile::memory;
+use self::damage::damage;
+use crate::common::{number, watchdog};
 use stetfs::low::{Fs, FsOptions, OnError, Preset, preset};
 use stetfs_crash::volume::options;
 use stetfs_fuzzing::images::{Image, images};
@@ -30,13 +24,13 @@ use stetfs_fuzzing::visit::{change, wander};
 #[global_allocator]
 static MEMORY: memory::Counting = memory::Counting;
 
-/// A case that takes this long hangs.
+/// A case that takes this long is considered hung.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What all cases that run at a time may have, bytes. Caches take a few MiB each.
+/// Most memory of all cases that run at a time, bytes. Caches take a few MiB each.
 const MEMORY_MAX: usize = 400 << 20;
 
-/// Panics of any thread, the volume's own included.
+/// Panics of any thread, including the volume's own.
 static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 fn catch_panics() {
@@ -47,12 +41,12 @@ fn catch_panics() {
     }));
 }
 
-/// Cases in which the volume could be opened; in which a look at it met damage, or its recovery
-/// did.
+/// Numbers of cases in which the volume could be opened; in which reading met damage; in which
+/// recovery did.
 static OPENED: AtomicU64 = AtomicU64::new(0);
 static MET: AtomicU64 = AtomicU64::new(0);
 
-/// Damages the image, opens it, looks at everything, changes something, unmounts.
+/// Damages the image, opens it, reads everything, changes something, unmounts.
 fn attack(image: &Image, seed: u64) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let device = Arc::new(image.device.fork());
@@ -80,7 +74,7 @@ fn attack(image: &Image, seed: u64) {
     let _ = fs.unmount();
 }
 
-/// One case, with everything that must not happen.
+/// A case, with checks for everything that must not happen.
 fn case(image: &Image, seed: u64) -> Result<(), String> {
     let _watched = watchdog::watch(format!("image {}, seed {seed}", image.name), TIMEOUT);
     let result = panic::catch_unwind(AssertUnwindSafe(|| attack(image, seed)));
@@ -116,8 +110,8 @@ fn damaged_volumes_give_errors() {
     let first = next.load(Ordering::Relaxed);
     memory::reset();
     thread::scope(|scope| {
-        // Two at a time: a panic of a volume's thread may then be blamed on the other case, no
-        // more.
+        // Two at a time: then a panic of a volume's thread may be attributed to the wrong one of
+        // two cases.
         for _ in 0..if seconds == 0 { 1 } else { 2 } {
             scope.spawn(|| {
                 loop {
@@ -157,7 +151,7 @@ fn damaged_volumes_give_errors() {
     );
 }
 
-/// The images themselves are sound, so that what a case finds is the damage's doing.
+/// The images themselves are sound, so that errors of a case result from the damage.
 #[test]
 fn undamaged_volumes_give_none() {
     for image in images() {

@@ -1,6 +1,4 @@
-//! Volumes whose changes are in several lanes of transactions.
-#![allow(clippy::unwrap_used)]
-
+//! Tests of volumes with several lanes of transactions.
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
@@ -16,7 +14,7 @@ const BLOCK: usize = 4096;
 const LONG: Duration = Duration::from_secs(60);
 const NEVER: u32 = 24 * 3600;
 
-/// Nothing is committed or written home by itself.
+/// Options under which nothing is committed or written back by age.
 fn options(journal: &str) -> FsOptions {
     FsOptions {
         journal: journal.parse().unwrap(),
@@ -39,14 +37,14 @@ fn create(fs: &Fs, name: &str) -> OpenRef {
     made.unwrap().1
 }
 
-/// Begins to sync all; gives the end.
+/// Begins to sync the volume; returns the receiver of its end.
 fn syncing(fs: &Fs) -> Receiver<stetfs::low::Result<()>> {
     let (done, is_done) = channel();
     fs.sync_all(Box::new(move |r| done.send(r).unwrap()));
     is_done
 }
 
-/// The file as a power cut now leaves it; none if it is not there.
+/// The content of the file after a power cut now; `None` if it does not exist.
 fn left(mem: &MemDevice, name: &str) -> Option<Vec<u8>> {
     let fs = Fs::open(Arc::new(mem.fork()), FsOptions::default()).unwrap();
     let found = fs.lookup(ROOT_INO, name.as_bytes()).ok().map(|entry| {
@@ -61,15 +59,16 @@ fn left(mem: &MemDevice, name: &str) -> Option<Vec<u8>> {
     found
 }
 
-/// e2fsck finds nothing.
+/// Checks that e2fsck finds nothing.
 fn checked(mem: &MemDevice) {
     let end = Image::sparse(0).unwrap();
     mem.save(end.path()).unwrap();
     end.e2fsck_fn().unwrap();
 }
 
-/// A commit's write hangs. A file in it is written again, and another made, by its own lane and the
-/// other: nobody waits, who copies is as was asked for, and a crash leaves the same.
+/// The write of a commit hangs. A file in it is written again, and another is created, by its own
+/// lane and by the other: no thread waits, pages are copied by the thread that the option names,
+/// and a crash leaves the same state.
 #[test]
 fn a_hanging_commit_holds_no_writer() {
     let image = Image::make(64 << 20, &Mkfs::blocks(BLOCK as u32).journal_mib(16)).unwrap();
@@ -117,8 +116,8 @@ fn a_hanging_commit_holds_no_writer() {
     }
 }
 
-/// Whether a power cut after the commit of a group leaves what was written before it: to another
-/// file, in another lane, and data that goes through no journal but that of the group's file.
+/// Whether a power cut after the commit of a group preserves earlier writes: to another file, in
+/// another lane, and of data that does not go through the journal, unlike that of the group's file.
 fn stands_beside_a_group(journal: &str, canary: bool) -> bool {
     const JOURNAL_DATA: u32 = 0x4000;
     let image = Image::make(64 << 20, &Mkfs::blocks(BLOCK as u32).journal_mib(16)).unwrap();
@@ -131,7 +130,7 @@ fn stands_beside_a_group(journal: &str, canary: bool) -> bool {
     let flags = fs.get_flags(db.ino()).unwrap();
     let with_data = fs.set_flags(&Ctx::ROOT, db.ino(), flags | JOURNAL_DATA);
     with_data.unwrap();
-    // Its inode is not in the block of the other's: else the lanes would be chained.
+    // The inodes of the two files are in different blocks: otherwise the lanes would be chained.
     (0..40).for_each(|nr| drop(create(&fs, &format!("between {nr}"))));
     let other = create(&fs, "other");
     let write = |fs: &Fs, file: &OpenRef, byte: u8| {
@@ -157,7 +156,7 @@ fn stands_beside_a_group(journal: &str, canary: bool) -> bool {
     stands
 }
 
-/// Whatever lane and file it was in (docs/atomic.md).
+/// The commit of a group covers earlier changes, whatever their lane and file (docs/atomic.md).
 #[test]
 fn a_commit_of_a_group_covers_what_was_done_before_in_other_lanes() {
     for journal in [
@@ -208,9 +207,9 @@ impl Groups {
         }
     }
 
-    /// The groups of the inodes and blocks of these files.
+    /// The groups that hold the inodes and blocks of these files.
     fn used_by(&self, fs: &Fs, files: &[u32], block: u32) -> BTreeSet<u32> {
-        // With blocks of 1 KiB the first group begins behind block 0.
+        // With blocks of 1 KiB the first group begins after block 0.
         let first = u64::from(block == 1024);
         let mut groups = BTreeSet::new();
         for ino in files {
@@ -223,8 +222,8 @@ impl Groups {
     }
 }
 
-/// What one lane makes: directories of its own below the root, and files in them, synced now and
-/// then.
+/// The work of one lane: creates directories of its own below the root, and files in them, with a
+/// sync now and then.
 fn make_files(fs: &Fs, dirs: &[u32], files: u32, mut made: impl FnMut(u32)) {
     for dir in dirs {
         for file in 0..files {
@@ -248,9 +247,9 @@ fn make_files(fs: &Fs, dirs: &[u32], files: u32, mut made: impl FnMut(u32)) {
     }
 }
 
-/// Threads of four lanes make files. Where each lane has its part of the groups, no group holds
-/// anything of two, and no transaction depends on another lane's; else they share bitmaps and
-/// descriptors (Z-Journal §3.5).
+/// Threads of four lanes create files. With `groups=core`, where each lane has its part of the
+/// groups, no group holds files of two lanes, and no transaction depends on another lane's;
+/// otherwise they share bitmaps and descriptors (Z-Journal §3.5).
 #[test]
 fn lanes_have_groups_of_their_own() {
     const DIRS: u32 = 8;
@@ -311,8 +310,8 @@ fn lanes_have_groups_of_their_own() {
     );
 }
 
-/// Blocks are of the lane that looks for them: of who writes to a file first, not of who made it.
-/// What goes on with the file goes on where it ends, whoever does.
+/// Blocks are allocated in the part of the lane that first writes to a file, not of the lane that
+/// created it. Later blocks follow the file's end, whichever lane writes.
 #[test]
 fn who_writes_first_has_the_blocks() {
     let mut mkfs = Mkfs::blocks(BLOCK as u32).journal_mib(16);
@@ -332,7 +331,7 @@ fn who_writes_first_has_the_blocks() {
     }
     let used = sizes.used_by(&fs, &[open.ino()], BLOCK as u32);
     let blocks: Vec<u32> = used.difference(&home).copied().collect();
-    // Of 16 groups lane 0 has the first four, lane 1 the next.
+    // Of 16 groups lane 0 has the first four, lane 1 the next four.
     assert!(home.iter().all(|group| *group < 4), "{home:?}");
     assert_eq!(blocks.len(), 1, "{blocks:?}");
     assert!((4..8).contains(&blocks[0]), "{blocks:?}");
@@ -341,7 +340,7 @@ fn who_writes_first_has_the_blocks() {
     checked(&mem);
 }
 
-/// One lane fills the volume, and takes all inodes: those in the parts of others, too.
+/// One lane can fill the volume, and take all inodes, also in the parts of other lanes.
 #[test]
 fn a_lane_can_have_the_whole_volume() {
     let mut mkfs = Mkfs::blocks(1024).journal_mib(8);
@@ -395,8 +394,8 @@ fn a_lane_can_have_the_whole_volume() {
     );
 }
 
-/// Files of all lanes come and go on volumes of any shape, those with fewer groups than lanes
-/// included.
+/// Files of all lanes are created and removed on volumes of any shape, also with fewer groups than
+/// lanes.
 #[test]
 fn any_volume_has_parts() {
     let shape = |features: &str, group: Option<u32>| {
@@ -466,7 +465,7 @@ fn any_volume_has_parts() {
     }
 }
 
-/// Blocks of each write of an appended page and its sync, from flush to flush.
+/// Blocks of each write of an appended page and its sync, between flushes.
 fn writes_of_a_sync(journal: &str) -> Vec<usize> {
     let image = Image::make(64 << 20, &Mkfs::blocks(BLOCK as u32).journal_mib(16)).unwrap();
     let device = Arc::new(Recorder::new(MemDevice::load(image.path()).unwrap()));
@@ -500,8 +499,8 @@ fn writes_of_a_sync(journal: &str) -> Vec<usize> {
     written
 }
 
-/// What a frame holds goes out with the data, before the first flush, and its head alone between
-/// this and the second.
+/// The body of a frame is written together with the data, before the first flush; only its head is
+/// written between the first and the second.
 #[test]
 fn only_the_head_of_a_frame_waits_for_the_data() {
     for journal in ["zjournal", "zjournal,lanes=1"] {
@@ -511,7 +510,7 @@ fn only_the_head_of_a_frame_waits_for_the_data() {
         };
         assert!(with_data > 2, "{journal}: {written:?}");
     }
-    // Data that is in the frame has nothing to wait for.
+    // If the data is in the frame there is nothing to wait for.
     let written = writes_of_a_sync("zjournal,data=journal");
     assert!(written.len() == 2 && written[0] > 2, "{written:?}");
 }

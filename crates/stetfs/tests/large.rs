@@ -1,14 +1,10 @@
-//! Operations too large for one transaction: a crash on the way leaves them undone or done, or in
-//! the middle where they may be, and never a block too few or too many.
-
-#![allow(clippy::unwrap_used)]
-
-mod common;
+//! Tests of operations too large for one transaction: a crash in the middle leaves them undone,
+//! done, or at an allowed intermediate state, and never loses or leaks a block.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use common::{long, watchdog};
+use crate::common::{long, watchdog};
 use stetfs::low::{Ctx, Fs, MemDevice, Preset, preset};
 use stetfs_block::{Event, Recorder, Replay};
 use stetfs_crash::tree::Seen;
@@ -17,11 +13,11 @@ use stetfs_crash::workload::{Op, Session};
 use stetfs_testkit::Scratch;
 
 const BLOCK: u64 = 1024;
-/// Extents of the file, one block each: their tree has more blocks than a transaction takes.
+/// Extents of the file, one block each: their tree has more blocks than fit into a transaction.
 const EXTENTS: u64 = 28_000;
 
 /// A volume with a journal of 1024 blocks and a file `comb` of single blocks with holes between
-/// them, and its sums of blocks and inodes.
+/// them, and the totals of its blocks and inodes.
 fn comb() -> &'static (MemDevice, (u64, u64)) {
     static MADE: OnceLock<(MemDevice, (u64, u64))> = OnceLock::new();
     MADE.get_or_init(|| {
@@ -52,15 +48,15 @@ fn comb() -> &'static (MemDevice, (u64, u64)) {
     })
 }
 
-/// Size and space of the file, if it is there: bytes, sectors.
+/// Size and space of the file, if it exists: bytes, sectors.
 fn look(fs: &Fs) -> Option<(u64, u64)> {
     let attr = fs.lookup(stetfs::low::ROOT_INO, b"comb").ok()?;
     fs.forget(attr.ino, 1);
     Some((attr.size, attr.blocks))
 }
 
-/// What of the file may be there after a crash: as it was, as it is after the operation, and what
-/// else `between` says.
+/// Crashes everywhere within the operation. Afterwards the file is as before it, as after it, or in
+/// a state that `between` allows.
 fn crash_within(preset: Preset, op: &Op, between: impl Fn((u64, u64)) -> bool) {
     let (base, sums_before) = comb();
     let device = Arc::new(Recorder::new(base.fork()));
@@ -139,7 +135,7 @@ fn truncate_is_done_or_not() {
     }
 }
 
-/// The size stays; the holes may have come as far as they did.
+/// The size stays; any part of the holes may have been punched.
 #[test]
 fn punch_leaves_a_whole_file() {
     let size = (EXTENTS * 2 - 2) * BLOCK + 8;

@@ -1,8 +1,6 @@
-//! Volumes by path: beside the kernel, after crashes, with many threads.
+//! Tests of volumes by path: compared with the kernel, after crashes, and with many threads.
 //!
 //! Needs root, loop devices and e2fsprogs.
-#![allow(clippy::unwrap_used)]
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
@@ -31,7 +29,7 @@ fn close(volume: Volume, image: &Image) {
     image.e2fsck_fn().unwrap();
 }
 
-/// The image as the kernel has it.
+/// The image, mounted by the kernel.
 fn kernel(image: &Image) -> Mounted {
     Mounter::ext4("noatime").mount(image.path()).unwrap()
 }
@@ -128,7 +126,7 @@ fn rustix_makedev(major: u32, minor: u32) -> u64 {
     rustix::fs::makedev(major, minor)
 }
 
-/// Something done by path, here and by the kernel.
+/// An operation by path, in the library and in the kernel.
 type Case = (
     &'static str,
     fn(&Volume) -> Result<(), Error>,
@@ -336,7 +334,7 @@ fn links_are_followed_inside_the_volume() {
     ] {
         assert_eq!(volume.read_to_string(path).unwrap(), "here", "{path}");
     }
-    // What it leads to is made.
+    // Creating through a dangling link creates its target.
     volume.symlink("made", "/dir/dangling").unwrap();
     volume.write("/absolute/dangling", "new").unwrap();
     assert_eq!(volume.read_to_string("/dir/made").unwrap(), "new");
@@ -353,7 +351,7 @@ fn links_are_followed_inside_the_volume() {
         many.raw_os_error(),
         Some(rustix::io::Errno::LOOP.raw_os_error())
     );
-    // The link itself is looked at.
+    // The link itself exists.
     assert!(volume.symlink_metadata("/l41").unwrap().is_symlink());
     assert!(volume.metadata("/absolute").unwrap().is_dir());
     assert!(!volume.exists("/nowhere").unwrap());
@@ -453,7 +451,7 @@ fn what_is_open_lives_without_a_name_and_goes_with_its_last_user() {
     assert_eq!(all, [7; 1 << 20]);
     assert!(volume.space().free < free.free);
 
-    // It holds the volume open, which is closed when it goes.
+    // It keeps the volume open; the volume is closed when it is dropped.
     let error = volume.close().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ResourceBusy);
     let other = Volume::open(image.path(), &MountOptions::new()).unwrap_err();
@@ -481,7 +479,7 @@ fn a_volume_that_is_dropped_is_clean_and_one_that_crashed_has_what_was_synced() 
     let mut file = volume.create_file("/synced").unwrap();
     file.write_all(b"stands").unwrap();
     file.sync_all().unwrap();
-    // As the host has it now, with nothing closed.
+    // The image as the host has it now, without closing anything.
     let crashed = image.copy().unwrap();
     drop(file);
     close(volume, &image);
@@ -490,7 +488,7 @@ fn a_volume_that_is_dropped_is_clean_and_one_that_crashed_has_what_was_synced() 
     close(volume, &crashed);
 }
 
-/// Names the image that the child process is to open.
+/// The variable that names the image for the child process.
 const OPEN: &str = "STETFS_TEST_OPEN";
 
 #[test]
@@ -512,7 +510,7 @@ fn nobody_else_opens_a_volume_that_is_open() {
     let child = Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
-            "nobody_else_opens_a_volume_that_is_open",
+            "paths::nobody_else_opens_a_volume_that_is_open",
             "--nocapture",
         ])
         .env(OPEN, image.path())
@@ -527,7 +525,7 @@ fn nobody_else_opens_a_volume_that_is_open() {
     );
     close(volume, &image);
 
-    // At once, many times: the lock goes with the volume.
+    // Many times without a pause: the lock is released with the volume.
     for _ in 0..10 {
         let volume = open(&image);
         volume.write("/again", "x").unwrap();
@@ -564,7 +562,7 @@ fn many_threads_use_one_volume() {
                     }
                     if n % 20 == 0 {
                         log.sync_data().unwrap();
-                        // Others remove while this reads; what is there is whole.
+                        // Other threads remove files meanwhile; every file seen is complete.
                         for entry in volume.walk("/shared").unwrap() {
                             assert!(entry.unwrap().file_type().is_file());
                         }
@@ -649,8 +647,8 @@ fn each_preset_is_opened_by_its_name_and_others_are_refused_with_the_nearest() {
     assert_eq!(missing.kind(), ErrorKind::NotFound);
     let none = Image::sparse(1 << 20).unwrap();
     let error = Volume::open(none.path(), &MountOptions::new()).unwrap_err();
-    assert!(error.to_string().contains("no ext4 volume"), "{error}");
-    // What the volume says of its journal counts where nothing is said here.
+    assert!(error.to_string().contains("not an ext4 volume"), "{error}");
+    // The journal mode that the volume stores is used if no option is given.
     let tune = ["-o", "journal_data"];
     stetfs_testkit::cmd::run(Command::new("tune2fs").args(tune).arg(image.path())).unwrap();
     let volume = open(&image);
@@ -661,7 +659,7 @@ fn each_preset_is_opened_by_its_name_and_others_are_refused_with_the_nearest() {
     close(volume, &image);
 }
 
-/// Every operation keeps to the base: by no link, and by no `..`.
+/// No operation leaves the base, by a symbolic link or by `..`.
 #[test]
 fn nothing_leads_out_of_a_base() {
     let image = image();
@@ -717,7 +715,7 @@ fn nothing_leads_out_of_a_base() {
             assert_eq!(done.map_err(errno), Err(Some(expected)), "{what} {way}");
         }
     }
-    // A link at the end is what is meant, or refused.
+    // A link at the end is used itself, or refused.
     assert_eq!(
         out.read("/named/last").map_err(errno),
         Err(Some(libc::ELOOP))

@@ -1,18 +1,14 @@
-//! Power cuts everywhere: what was synced stands, and nothing is there that never was.
+//! Power cuts at every point: synced changes are there, and nothing is there that never existed.
 //!
-//! A failure says how to repeat it alone: `STETFS_PRESET`, `STETFS_BLOCK` (bytes), `STETFS_SEED`,
-//! `STETFS_CUT` (writes, or events of a record) and `STETFS_TORN` (which of the unflushed sectors
-//! arrived). `STETFS_LONG=1` tries far more of everything; `STETFS_KEEP=DIR` keeps the image of a
-//! failure.
-
-#![allow(clippy::unwrap_used)]
-
-mod common;
+//! A failure prints how to repeat it alone: `STETFS_PRESET`, `STETFS_BLOCK` (bytes), `STETFS_SEED`,
+//! `STETFS_CUT` (writes, or events of a recording) and `STETFS_TORN` (the variant that decides
+//! which unflushed sectors arrived). `STETFS_LONG=1` tries far more of everything;
+//! `STETFS_KEEP=DIR` keeps the image of a failure.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use common::{long, number, watchdog};
+use crate::common::{long, number, watchdog};
 use stetfs::low::{FsOptions, MemDevice, Preset, preset};
 use stetfs_block::{Event, Log, PendingSector, Replay};
 use stetfs_crash::judge::{Checks, record_recovery};
@@ -23,10 +19,10 @@ use stetfs_crash::workload::{Op, Script};
 
 const BLOCKS: [u32; 2] = [1024, 4096];
 
-/// No case takes nearly as long.
+/// Time limit of a case, far above the usual time.
 const TIMEOUT: Duration = Duration::from_secs(90);
 
-/// One crash.
+/// A crash.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     preset: Preset,
@@ -47,7 +43,7 @@ impl Case {
         }
     }
 
-    /// Whether the environment does not ask for another one.
+    /// Whether the environment selects this case, or none.
     fn wanted(&self) -> bool {
         let preset = std::env::var("STETFS_PRESET").ok();
         preset.is_none_or(|p| p == self.preset.name())
@@ -80,6 +76,7 @@ fn work(case: Case, scripts: Vec<Script>) -> Work {
         before: vec![0; scripts.len()],
         scripts,
         promise: Default::default(),
+        rest: Default::default(),
     }
 }
 
@@ -227,8 +224,8 @@ fn every_operation(block: u32, preset: Preset) -> Script {
     Script::of(ops, block.into(), preset.data_mode())
 }
 
-/// Cuts the power after 0, 1, 2 … writes, each `step`, until the work completes uncut. Returns cuts
-/// tried.
+/// Cuts the power after 0, 1, 2 … writes, in steps of `step`, until the work completes without a
+/// cut. Returns the number of cuts.
 fn cut_everywhere(test: &str, mut case: Case, work: &Work, step: u64, thorough: u64) -> u64 {
     let mut tried = 0;
     case.cut = number("STETFS_CUT").unwrap_or(0);
@@ -284,7 +281,7 @@ fn power_cut_in_long_work(preset: Preset) {
     }
 }
 
-/// Which of the sectors that are uncertain at `cut` arrive, in variant `torn`.
+/// Decides which of the sectors that are uncertain at `cut` arrive, in variant `torn`.
 fn arrivals(cut: usize, torn: u64) -> impl FnMut(&PendingSector) -> bool {
     let mut rng = fastrand::Rng::with_seed(torn << 32 | cut as u64);
     let salt = rng.u64(..);
@@ -294,16 +291,16 @@ fn arrivals(cut: usize, torn: u64) -> impl FnMut(&PendingSector) -> bool {
     move |sector| match torn % 6 {
         0 => false,
         1 => true,
-        // Whole writes, half of them; most of them.
+        // Whole writes: half of them, or most of them.
         2 => of(sector.id) < 128,
         3 => of(sector.id) < 230,
-        // Single sectors, half of them; nearly all.
+        // Single sectors: half of them, or nearly all.
         4 => rng.bool(),
         _ => rng.u8(..) > 12,
     }
 }
 
-/// Points of a record to crash at: after acknowledged operations, before flushes are done,
+/// Points of a recording to crash at: after acknowledged operations, before flushes are done, and
 /// anywhere.
 fn crash_points(log: &Log, count: usize, seed: u64) -> Vec<usize> {
     let mut rng = fastrand::Rng::with_seed(seed);
@@ -335,7 +332,7 @@ fn crash_points(log: &Log, count: usize, seed: u64) -> Vec<usize> {
     points
 }
 
-/// Tries crashes of a record with torn and lost writes; `found` gets each result.
+/// Tries crashes of a recording with torn and lost writes; `found` gets each result.
 fn tear(
     case: Case,
     work: &Work,
@@ -401,7 +398,7 @@ fn torn_writes(preset: Preset, threads: u64, async_commit: bool, test: &str) {
     }
 }
 
-/// Crashes inside recoveries, of volumes with replays and orphans to do.
+/// Crashes inside recoveries of volumes with a journal and orphans to process.
 fn recovery_cut(preset: Preset) {
     for block in BLOCKS {
         let mut case = Case::new(preset, block, 3);
@@ -463,7 +460,7 @@ fn recovery_cut(preset: Preset) {
     }
 }
 
-/// Crashes with torn writes at every event of a recovery: the next one has the same result.
+/// Crashes with torn writes at every event of a recovery: the next recovery has the same result.
 fn torn_recovery(work: &Work, crashed: &MemDevice, progress: &Progresses) -> Result<u64, String> {
     let recovery = record_recovery(&Crashed::of(crashed.fork()), &work.options);
     let (log, _) = recovery.map_err(|e| e.to_string())?;
@@ -485,13 +482,13 @@ fn torn_recovery(work: &Work, crashed: &MemDevice, progress: &Progresses) -> Res
     Ok(tried)
 }
 
-/// One write call of 1 MiB is one transaction where the journal is not tiny: it is whole or absent.
+/// One write call of 1 MiB is one transaction if the journal is not tiny: it is whole or absent.
 #[test]
 fn large_writes_are_whole_or_absent() {
     large_writes("data");
 }
 
-/// In lanes that are too small for it, too: one of them is not.
+/// Also in lanes that are too small for it: one of them is large enough.
 #[test]
 fn large_writes_are_whole_or_absent_in_many_lanes() {
     large_writes("zjournal,data=journal,lanes=8");
@@ -586,8 +583,8 @@ for_each_preset! {
     ldj: preset::LDJ;
 }
 
-/// The suite must find the deliberate fault that is planted in `work`. What shows without it too
-/// does not count, where the fault is one of reading.
+/// The suite must find the deliberate fault that `work` contains. Failures that also appear without
+/// the fault do not count, if it is a fault of reading.
 fn canary(name: &str, work: &Work, case: Case, points: usize) {
     let silent = Work {
         options: FsOptions {
@@ -599,6 +596,7 @@ fn canary(name: &str, work: &Work, case: Case, points: usize) {
         scripts: Vec::new(),
         before: Vec::new(),
         promise: work.promise,
+        rest: Default::default(),
     };
     let mut caught = Vec::new();
     let mut crashes = 0;
@@ -629,7 +627,7 @@ fn canary_no_barrier_is_caught() {
     }
 }
 
-/// With `async_commit` nothing but the checksums tells a torn transaction.
+/// With `async_commit` only the checksums detect a torn transaction.
 #[test]
 fn canary_skip_checksums_is_caught() {
     for preset in Preset::on_a_device() {
@@ -641,8 +639,8 @@ fn canary_skip_checksums_is_caught() {
     }
 }
 
-/// Directory blocks are journaled, freed, and used for data: replayed without a look at the revokes
-/// they stand where the data was.
+/// Directory blocks that are journaled, freed, and reused for data: a replay without the revoke
+/// records overwrites the data with them.
 fn reuse(block: u32, preset: Preset) -> Script {
     let mut ops = Vec::new();
     let dir = |d: u64| format!("d{d}");
@@ -692,7 +690,7 @@ fn canary_ignore_revokes_is_caught() {
     for preset in [preset::ORDERED, preset::WRITEBACK] {
         let case = Case::new(preset, 1024, 7);
         let mut work = work(case, vec![reuse(1024, preset)]);
-        // The work is right as long as the canary is silent.
+        // The work succeeds without the canary.
         tear(case, &work, 10, |case, crashed, result| {
             case.expect("canary_ignore_revokes", crashed, result)
         });

@@ -1,7 +1,5 @@
-//! A volume that is opened again with other options: what is refused is told before anything
-//! changes, and a failure that nothing told before leaves the volume as it was.
-#![allow(clippy::unwrap_used)]
-
+//! Tests of opening a volume again with other options: refusals are reported before anything
+//! changes, and an error that was not predicted leaves the volume as it was.
 use stetfs::low::{Ctx, FsOptions, ROOT_INO, Volume, VolumeOptions};
 use stetfs_testkit::{Image, Mkfs};
 
@@ -12,7 +10,7 @@ fn with(journal: &str) -> FsOptions {
     }
 }
 
-/// Makes a name; gives all that there are.
+/// Creates a name; returns the number of names.
 fn names(volume: &Volume, new: &str) -> usize {
     let made = volume
         .fs()
@@ -45,7 +43,7 @@ fn what_is_refused_leaves_the_volume_as_it_was() {
         assert_eq!(names(&volume, "b"), 2, "{features}");
         volume.rehearse(&wanted("data")).unwrap();
         assert_eq!(names(&volume, "c"), 3, "{features}");
-        // Nobody asked before.
+        // Without a rehearsal.
         let (volume, refused) = volume.reopen(&too_large).unwrap();
         assert!(refused.is_some());
         assert_eq!(
@@ -61,7 +59,7 @@ fn what_is_refused_leaves_the_volume_as_it_was() {
     }
 }
 
-/// The region of a volume is not touched before the volume is opened in earnest.
+/// The region of a volume is not touched by a rehearsal.
 #[test]
 fn a_region_is_looked_at_alone() {
     let image = Image::make(64 << 20, &Mkfs::blocks(4096)).unwrap();

@@ -1,17 +1,14 @@
-//! The journal replayed by StetFS, by the kernel and by e2fsck: the same volume comes out.
+//! Tests of replaying the journal by StetFS, by the kernel and by e2fsck: the resulting volumes are
+//! equal.
 //!
 //! Needs root, loop devices and e2fsprogs.
-
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use common::long;
+use crate::common::long;
 use stetfs::low::{MemDevice, Preset, Volume, VolumeOptions, preset};
 use stetfs_block::{Event, Log, Replay};
 use stetfs_crash::volume::{base, options};
@@ -21,7 +18,7 @@ use stetfs_testkit::sys::Shutdown;
 use stetfs_testkit::workload::mutate::Mutator;
 use stetfs_testkit::{CaptureOptions, Image, Mkfs, Mounter, Tree, tree};
 
-/// Who replays the journal.
+/// The implementation that replays the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
     Kernel,
@@ -29,7 +26,7 @@ enum By {
     Stetfs,
 }
 
-/// What the volume holds after its recovery, seen by the kernel; e2fsck must find it clean.
+/// The tree of the volume after its recovery, seen by the kernel; e2fsck must find it clean.
 fn recovered(image: &Image, by: By, what: &str) -> Tree {
     let image = image.copy().unwrap();
     match by {
@@ -38,7 +35,7 @@ fn recovered(image: &Image, by: By, what: &str) -> Tree {
             image
                 .e2fsck_replay()
                 .unwrap_or_else(|e| panic!("{what}: {e:#}"));
-            // It leaves orphans to the next mount.
+            // e2fsck leaves orphans to the next mount.
             Mounter::ext4("").recover(image.path()).unwrap();
         }
         By::Stetfs => {
@@ -78,7 +75,7 @@ fn image_of(device: &MemDevice) -> Image {
     image
 }
 
-/// Where flushes were done.
+/// The positions in the log where flushes were done.
 fn boundaries(log: &Log) -> Vec<usize> {
     let mut flushes = Vec::new();
     let mut at = Vec::new();
@@ -92,8 +89,8 @@ fn boundaries(log: &Log) -> Vec<usize> {
     at
 }
 
-/// All kinds of changes, freed directories whose blocks become data, and orphans; then more, so
-/// that the log ends in the middle of things.
+/// All kinds of changes, removed directories whose blocks become data, and orphans; then more, so
+/// that the log ends in the middle of an operation.
 fn script(seed: u64, block: u32, preset: Preset) -> Script {
     let mut script = Script::random(seed, 250, block.into(), preset.data_mode());
     let dir = |i: u32| format!("short-lived/{i}-{}", "n".repeat(120));
@@ -147,11 +144,12 @@ fn same_replays(preset: Preset) {
             scripts: vec![script(seed, block, preset)],
             promise: Default::default(),
             before: vec![0],
+            rest: Default::default(),
         };
         let (log, _) = work.record(None).unwrap();
         let at = boundaries(&log);
         let count = if long() { 40 } else { 3 };
-        // Spread over the work, the end of it included; not the unmount behind it.
+        // Spread over the work and its end, but not the unmount after it.
         let marks = log
             .events
             .iter()
@@ -168,10 +166,10 @@ fn same_replays(preset: Preset) {
             let durable = replay.only_durable();
             dirty += u32::from(is_dirty(&durable));
             compare(&image_of(&durable), &what);
-            // On the way to the next: any sectors of what is written meanwhile. A commit block is
-            // left whole: of one whose first sector alone arrived the kernel (from 6.12
-            // on) takes the rest for zeroes and replays the transaction, e2fsck 1.47
-            // does not; nobody was promised it.
+            // On the way to the next: any sectors of the blocks written meanwhile. A commit block
+            // is left whole: if only its first sector arrived, the kernel (from 6.12 on) takes the
+            // rest for zeroes and replays the transaction, e2fsck 1.47 does not; either is right,
+            // because the transaction was not acknowledged.
             let between = point + rng.usize(0..6);
             replay.advance_to(between);
             let commits = rng.bool();
@@ -192,7 +190,7 @@ fn same_replays(preset: Preset) {
     }
 }
 
-/// Whether there is something in the journal.
+/// Whether the journal is not empty.
 fn is_dirty(device: &MemDevice) -> bool {
     let looked_at = stetfs::low::inspect(Arc::new(device.fork()), None).unwrap();
     looked_at.log.is_some_and(|log| log.is_dirty())
@@ -264,7 +262,7 @@ fn crashes_of_the_kernel_are_replayed_alike() {
             "{what}: {:?}",
             tree.entries.keys()
         );
-        // And what was synced is there, in the volume that StetFS recovered.
+        // The synced changes are there, too, in the volume that StetFS recovered.
         let volume = Volume::open(image.path(), &VolumeOptions::default()).unwrap();
         volume.close().unwrap();
         drop(volume);

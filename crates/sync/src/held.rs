@@ -1,4 +1,4 @@
-//! Which ranks this thread holds (debug builds only).
+//! The ranks that the calling thread holds (debug builds only).
 
 use crate::rank::Rank;
 
@@ -32,12 +32,13 @@ mod check {
     }
 }
 
-/// Says that this thread holds something of a rank, until dropped. For things that order like a
-/// lock without being one, as a journal handle. Must be dropped by the thread that made it.
+/// A mark that this thread holds something of a rank, until dropped. It serves things that order
+/// like a lock without being one, such as a journal handle. It must be dropped by the thread that
+/// made it.
 pub struct Held {
     #[cfg(debug_assertions)]
     rank: Rank,
-    /// Not `Send`: the record is per thread.
+    /// Not `Send`: ranks are counted per thread.
     _thread: std::marker::PhantomData<*const ()>,
 }
 
@@ -54,7 +55,7 @@ impl Held {
     }
 }
 
-/// Notes that this thread now holds `rank`. With `nested`, others of the same rank may be held.
+/// Marks that this thread holds `rank`. With `nested`, others of the same rank may be held.
 ///
 /// # Panics
 /// In debug builds, when something of a later rank is held.

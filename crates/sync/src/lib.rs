@@ -1,4 +1,4 @@
-//! Locks with ranks: the lock order of StetFS, checked in debug builds; and where threads run.
+//! Locks with ranks: the lock order of StetFS, checked in debug builds; and helpers for threads.
 //!
 //! A thread takes locks in rising [`Rank`] only; a pair of the same rank needs the `nested` calls,
 //! whose caller orders the pair by another rule (parents before children, then by inode number).
@@ -66,7 +66,8 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// Locks if that needs no waiting. Any rank may be held: who does not wait cannot deadlock.
+    /// Locks if that needs no waiting. Any rank may be held: a thread that does not wait cannot
+    /// deadlock.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         let guard = self.inner.try_lock()?;
         Some(MutexGuard {

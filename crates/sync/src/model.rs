@@ -1,11 +1,10 @@
-//! What `plain` is in a model: Shuttle's locks, atomics and threads, in the shape of those they
-//! stand for. Each step of theirs is a place where another thread may go on, and a run of a model
-//! is one order of these steps.
+//! The model's version of `plain`: Shuttle's locks, atomics and threads, with the interfaces of the
+//! types that they replace. Each of their steps is a point where Shuttle may switch to another
+//! thread; one run of a model is one order of these steps.
 //!
-//! Time stands still. Nothing is ever late, and who waits with a limit waits without one: a signal
-//! that is missing is a deadlock, which Shuttle tells.
+//! Time stands still, and no timeout expires: a wait with a time limit waits without one. A missing
+//! signal is therefore a deadlock, which Shuttle reports.
 
-use std::cell::Cell;
 use std::ops::{Add, AddAssign, Deref, DerefMut};
 use std::sync::{LockResult, PoisonError};
 use std::time::Duration;
@@ -16,18 +15,6 @@ pub use shuttle;
 pub use shuttle::sync::{atomic, mpsc};
 pub use shuttle::thread;
 pub use shuttle::thread_local;
-
-std::thread_local!(static OUT: Cell<Option<&'static str>> = const { Cell::new(None) });
-
-/// Whether a mending is in its place.
-pub fn mended(what: &str) -> bool {
-    OUT.get() != Some(what)
-}
-
-/// Takes a mending out of the models that this thread runs from here on; none: all are in.
-pub fn take_out(what: Option<&'static str>) {
-    OUT.set(what);
-}
 
 fn unpoisoned<T>(result: LockResult<T>) -> T {
     result.unwrap_or_else(PoisonError::into_inner)
@@ -41,22 +28,22 @@ pub struct Mutex<T>(inner::Mutex<T>);
 pub struct MutexGuard<'a, T>(Option<inner::MutexGuard<'a, T>>);
 
 impl<T> Mutex<T> {
-    /// One that is free.
+    /// A free mutex.
     pub const fn new(value: T) -> Mutex<T> {
         Mutex(inner::Mutex::new(value))
     }
 
-    /// Waits for it.
+    /// Waits for the lock.
     pub fn lock(&self) -> MutexGuard<'_, T> {
         MutexGuard(Some(unpoisoned(self.0.lock())))
     }
 
-    /// Takes it if it is free.
+    /// Locks if the mutex is free.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         Some(MutexGuard(Some(self.0.try_lock().ok()?)))
     }
 
-    /// Without locking.
+    /// Exclusive access without locking.
     pub fn get_mut(&mut self) -> &mut T {
         unpoisoned(self.0.get_mut())
     }
@@ -86,11 +73,11 @@ impl<T> DerefMut for MutexGuard<'_, T> {
     }
 }
 
-/// As `parking_lot::WaitTimeoutResult`: nothing is late.
+/// As `parking_lot::WaitTimeoutResult`: no wait times out.
 pub struct WaitTimeoutResult;
 
 impl WaitTimeoutResult {
-    /// Never.
+    /// Always false: time stands still.
     pub const fn timed_out(&self) -> bool {
         false
     }
@@ -101,7 +88,7 @@ impl WaitTimeoutResult {
 pub struct Condvar(inner::Condvar);
 
 impl Condvar {
-    /// One that nobody waits for.
+    /// A condition variable without waiters.
     pub const fn new() -> Condvar {
         Condvar(inner::Condvar::new())
     }
@@ -113,25 +100,25 @@ impl Condvar {
         }
     }
 
-    /// The same: time stands still.
+    /// Like `wait`: time stands still.
     pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, _: Duration) -> WaitTimeoutResult {
         self.wait(guard);
         WaitTimeoutResult
     }
 
-    /// The same: time stands still.
+    /// Like `wait`: time stands still.
     pub fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, _: Instant) -> WaitTimeoutResult {
         self.wait(guard);
         WaitTimeoutResult
     }
 
-    /// Wakes one. Nobody knows whether there is one.
+    /// Wakes one waiter. Always returns true, as Shuttle does not tell whether one waits.
     pub fn notify_one(&self) -> bool {
         self.0.notify_one();
         true
     }
 
-    /// Wakes all.
+    /// Wakes all waiters.
     pub fn notify_all(&self) {
         self.0.notify_all();
     }
@@ -147,46 +134,46 @@ pub struct RwLockReadGuard<'a, T>(inner::RwLockReadGuard<'a, T>);
 /// As `parking_lot::RwLockWriteGuard`.
 pub struct RwLockWriteGuard<'a, T>(inner::RwLockWriteGuard<'a, T>);
 
-/// As `parking_lot::MappedRwLockReadGuard`: it looks for the part each time.
+/// As `parking_lot::MappedRwLockReadGuard`: each access calls the function that finds the part.
 pub struct MappedRwLockReadGuard<'a, T, F>(RwLockReadGuard<'a, T>, F);
 
 impl<T> RwLock<T> {
-    /// One that is free.
+    /// A free lock.
     pub const fn new(value: T) -> RwLock<T> {
         RwLock(inner::RwLock::new(value))
     }
 
-    /// Waits for it, with others that read.
+    /// Waits for shared access.
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
         RwLockReadGuard(unpoisoned(self.0.read()))
     }
 
-    /// Waits for it.
+    /// Waits for exclusive access.
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
         RwLockWriteGuard(unpoisoned(self.0.write()))
     }
 
-    /// Takes it if that needs no waiting.
+    /// Locks shared if that needs no waiting.
     pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
         Some(RwLockReadGuard(self.0.try_read().ok()?))
     }
 
-    /// Takes it if that needs no waiting.
+    /// Locks exclusively if that needs no waiting.
     pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, T>> {
         Some(RwLockWriteGuard(self.0.try_write().ok()?))
     }
 
-    /// Without locking.
+    /// Exclusive access without locking.
     pub fn get_mut(&mut self) -> &mut T {
         unpoisoned(self.0.get_mut())
     }
 }
 
 impl<'a, T> RwLockReadGuard<'a, T> {
-    /// A guard of a part, if there is one.
+    /// A guard of a part of the value.
     ///
     /// # Errors
-    /// The guard, if there is none.
+    /// The original guard, if `part` returns none.
     pub fn try_map<U, F>(guard: Self, part: F) -> Result<MappedRwLockReadGuard<'a, T, F>, Self>
     where
         U: ?Sized,

@@ -1,20 +1,20 @@
-//! Places in the code where a test stops a thread, so that it need not sleep and hope. Release
-//! builds have none.
+//! Synchronisation points: places in the code where a test stops a thread, so that the test needs
+//! no sleeps. Release builds have none.
 
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-/// How long a test waits for a thread to come.
+/// Time limit for a test that waits for a thread to arrive.
 const LONG: Duration = Duration::from_secs(30);
 
-/// A place that is held: of one object (its address), by name.
+/// A held place: the object (by address) and the place's name.
 struct Held {
     of: usize,
     name: &'static str,
-    /// Threads that came.
+    /// Number of threads that arrived.
     reached: usize,
-    /// Which hold it is.
+    /// Number of this hold.
     id: u64,
 }
 
@@ -27,12 +27,13 @@ static STATE: Mutex<State> = Mutex::new(State {
     held: Vec::new(),
     ids: 0,
 });
-/// Somebody came, or a hold ended.
+/// Signals that a thread arrived or that a hold ended.
 static CHANGED: Condvar = Condvar::new();
 
-/// A thread of `of` comes to the place `name`: it waits while a [`Hold`] says so.
+/// The place `name` in a thread that works on `of`: the thread waits here while a [`Hold`] exists
+/// for it.
 pub fn point<T>(of: &T, name: &'static str) {
-    // A model has no need of them: its threads stop anywhere.
+    // A model needs none: Shuttle stops its threads anywhere.
     if cfg!(debug_assertions) && !cfg!(feature = "model") {
         reach(address(of), name);
     }
@@ -54,11 +55,11 @@ fn reach(of: usize, name: &'static str) {
     }
 }
 
-/// While it lives, threads that come to a place wait there.
+/// A hold on a place: threads that arrive there wait until it is dropped.
 pub struct Hold(u64);
 
 impl Hold {
-    /// Holds those of `of` that come to the place `name`, from here on.
+    /// Holds threads of `of` that arrive at the place `name` from here on.
     pub fn at<T>(of: &T, name: &'static str) -> Hold {
         let mut state = STATE.lock();
         state.ids += 1;
@@ -72,10 +73,10 @@ impl Hold {
         Hold(id)
     }
 
-    /// Waits until a thread has come.
+    /// Waits until a thread has arrived.
     ///
     /// # Panics
-    /// None comes: then the test that waits has failed.
+    /// If none arrives in time: the waiting test has failed.
     pub fn await_one(&self) {
         let mut state = STATE.lock();
         let came = |state: &State| {

@@ -1,4 +1,4 @@
-//! The lock order.
+//! The lock order: deadlocks are impossible because locks are taken in rising rank only.
 
 /// The places in the lock order, first to last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -6,19 +6,19 @@
 pub enum Rank {
     /// One rename that moves a directory at a time (ext4: `s_vfs_rename_mutex`).
     Rename = 1,
-    /// Syncing one file by a record of its own.
+    /// Syncing one file by a sync record of its own.
     FileSync = 2,
     /// An inode (ext4: `i_rwsem`). Parents before children, equals by number.
     Inode = 3,
-    /// An open journal handle: not a lock, but it must not wait for what ranks before it.
+    /// An open journal handle. It is no lock, but its owner must not wait for an earlier rank.
     Handle = 4,
-    /// Writing home the dirty data of one inode.
-    DataFlush = 5,
-    /// References to attribute values that have inodes of their own.
+    /// Writing back the dirty data of one inode.
+    WriteBack = 5,
+    /// References to extended attribute values in inodes of their own (ext4: `ea_inode`).
     Values = 6,
     /// The orphan list.
     Orphan = 7,
-    /// Accounts of quota.
+    /// Quota accounts.
     Quota = 8,
     /// A block group: bitmaps and counters. Ascending by group.
     Group = 9,

@@ -1,4 +1,4 @@
-//! Where threads run, and how many can.
+//! Threads and processors: affinity, the number of processors, thread numbers.
 
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -7,17 +7,17 @@ use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use rustix::process::getpid;
 use rustix::thread::{sched_getaffinity, sched_setaffinity};
 
-/// Lets the calling thread run wherever the process's first thread may. It had that from the thread
-/// that started it, which may be one that serves the requests of one processor.
+/// Sets the calling thread's affinity to that of the process's first thread. A thread inherits
+/// affinity from the thread that starts it, which may be pinned to one processor.
 pub fn run_anywhere() {
     if let Ok(all) = sched_getaffinity(Some(getpid())) {
-        // Else it stays where it is, which is slower at worst.
+        // On failure the thread stays where it is: slower at worst.
         let _ = sched_setaffinity(None, &all);
     }
 }
 
-/// Threads that can run at once, as it was when this was first asked: the standard library reads a
-/// dozen files to tell.
+/// The number of threads that can run at once. Read once and kept: the standard library reads a
+/// dozen files for it.
 pub fn processors() -> usize {
     static COUNT: OnceLock<usize> = OnceLock::new();
     *COUNT.get_or_init(|| {
@@ -31,17 +31,19 @@ pub fn processors() -> usize {
 
 thread_local!(static SERVED: Cell<Option<u16>> = const { Cell::new(None) });
 
-/// The calling thread serves the requests of one processor from now on, wherever it runs itself.
+/// Records that the calling thread serves the requests of one processor from now on, wherever the
+/// thread itself runs.
 pub fn serve_processor(processor: u16) {
     SERVED.set(Some(processor));
 }
 
-/// The processor whose requests this thread serves, if it is that of one ([`serve_processor`]).
+/// The processor whose requests the calling thread serves ([`serve_processor`]); `None` if it
+/// serves no single one.
 pub fn served_processor() -> Option<u16> {
     SERVED.get()
 }
 
-/// This thread's number: threads are counted, from 0, as they first ask.
+/// The calling thread's number: threads are numbered from 0 in the order of their first call.
 pub fn thread_number() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     thread_local!(static NUMBER: Cell<Option<u16>> = const { Cell::new(None) });

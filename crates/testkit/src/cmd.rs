@@ -1,4 +1,4 @@
-//! Running other programs and keeping what they said for the error message.
+//! Runs other programs, and quotes their output in errors.
 
 use std::ffi::OsStr;
 use std::os::unix::process::CommandExt;
@@ -6,9 +6,9 @@ use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// A command whose process gets `signal` when the thread that started it ends, however it ends.
+/// A command whose process gets `signal` when the thread that started it ends, for whatever reason.
 ///
-/// The kernel ties the signal to the *thread*: start such a child from the thread that also keeps
+/// The kernel ties the signal to the *thread*: the thread that starts such a child must also keep
 /// it.
 pub fn tied(program: impl AsRef<OsStr>, signal: libc::c_int) -> Command {
     let mut command = Command::new(program);
@@ -26,7 +26,7 @@ pub fn tied(program: impl AsRef<OsStr>, signal: libc::c_int) -> Command {
     command
 }
 
-/// A process that process `parent` started.
+/// A child process of process `parent`.
 pub fn child_of(parent: u32) -> Option<u32> {
     let parent = parent.to_string();
     let entries = std::fs::read_dir("/proc").ok()?.flatten();
@@ -58,7 +58,7 @@ pub fn run(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&out.stdout).into_owned())
 }
 
-/// What a finished command printed, both streams.
+/// The output of a finished command, of both streams.
 pub fn said(out: &Output) -> String {
     format!(
         "{}{}",

@@ -1,5 +1,6 @@
 //! ext4 images and the e2fsprogs tools that make and check them.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
@@ -76,7 +77,7 @@ impl Mkfs {
         self
     }
 
-    /// Has the journal on this device, which was made with the feature `journal_dev`.
+    /// Puts the journal on this device, which was made with the feature `journal_dev`.
     #[must_use]
     pub fn journal_device(mut self, device: &Path) -> Self {
         let on = format!("device={}", device.display());
@@ -130,7 +131,7 @@ impl Image {
         Self::sparse_in(Scratch::new("img")?, bytes)
     }
 
-    /// The same in memory, if this machine has a file system for that.
+    /// An empty sparse file in memory, if this machine has a file system in memory.
     pub fn in_memory(bytes: u64) -> Result<Self> {
         Self::sparse_in(Scratch::in_memory("img")?, bytes)
     }
@@ -141,15 +142,15 @@ impl Image {
         Ok(Self { path, scratch })
     }
 
-    /// Writes every block that was never written, with zeroes, so that later writes allocate
-    /// nothing and the host has no state of blocks to change: what benchmarks need. To be
-    /// called after the file system was made, for mke2fs leaves what it zeroes (the journal,
-    /// inode tables) unwritten. The host's page cache forgets the file.
+    /// Writes zeroes to every block that was never written, so that later writes allocate nothing
+    /// and the host does not change the state of blocks; benchmarks need this. Call it after the
+    /// file system was made, because mke2fs leaves the blocks that it zeroes (the journal, inode
+    /// tables) unwritten. The file is dropped from the host's page cache.
     pub fn fill(&self) -> Result<()> {
         let file = File::options().read(true).write(true).open(&self.path)?;
         let end = file.metadata()?.len();
         rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, end)?;
-        // What is in the page cache counts as data.
+        // Data in the page cache counts as written, so the cache is dropped first.
         let forget = || -> Result<()> {
             file.sync_all()?;
             Ok(rustix::fs::fadvise(&file, 0, None, Advice::DontNeed)?)
@@ -157,7 +158,7 @@ impl Image {
         forget()?;
         let zeroes = vec![0u8; 4 << 20];
         let seek = |to| match rustix::fs::seek(&file, to) {
-            // Nothing behind.
+            // No further hole or data.
             Err(Errno::NXIO) => Ok(end),
             at => at,
         };
@@ -181,7 +182,7 @@ impl Image {
         Ok(image)
     }
 
-    /// Makes a file system in it.
+    /// Makes a file system in the image.
     pub fn mkfs(&self, mkfs: &Mkfs) -> Result<()> {
         cmd::run(&mut mkfs.command(&self.path)).map(drop)
     }
@@ -196,7 +197,7 @@ impl Image {
         self.scratch.path()
     }
 
-    /// A file that exists, somewhere in a temporary directory that goes with it.
+    /// An image from an existing file in a temporary directory, which is removed with the image.
     pub fn at(path: PathBuf, scratch: Scratch) -> Self {
         Self { path, scratch }
     }
@@ -214,7 +215,7 @@ impl Image {
         Ok(Self { path, scratch })
     }
 
-    /// `e2fsck -fn`: an error, with all it printed, unless the file system is clean.
+    /// Runs `e2fsck -fn`; an error quotes the output unless the file system is clean.
     pub fn e2fsck_fn(&self) -> Result<()> {
         e2fsck(&self.path, &["-fn"], 0)
     }
@@ -225,17 +226,18 @@ impl Image {
         e2fsck(&self.path, &["-fy", "-E", "journal_only"], 1)
     }
 
-    /// `e2fsck -fy`: replays, processes the orphan list and repairs; an error if it could not.
+    /// `e2fsck -fy`: replays, processes the orphan list and repairs; an error if it cannot repair
+    /// everything.
     pub fn e2fsck_fy(&self) -> Result<()> {
         e2fsck(&self.path, &["-fy"], 1)
     }
 
-    /// Runs one `debugfs` request read-only and returns what it printed.
+    /// Runs one `debugfs` request read-only and returns the output.
     pub fn debugfs(&self, request: &str) -> Result<String> {
         debugfs(&self.path, &[], request)
     }
 
-    /// The same on an image whose bitmaps and checksums may be wrong.
+    /// Runs such a request on an image whose bitmaps and checksums may be wrong.
     pub fn debugfs_of_damaged(&self, request: &str) -> Result<String> {
         debugfs(&self.path, &["-c", "-n"], request)
     }
@@ -256,8 +258,8 @@ pub fn e2fsck(path: &Path, args: &[&str], highest: i32) -> Result<()> {
     e2fsck_said(path, args, highest).map(drop)
 }
 
-/// [`e2fsck`]; gives what it printed.
-pub fn e2fsck_said(path: &Path, args: &[&str], highest: i32) -> Result<String> {
+/// Runs [`e2fsck`] and returns the output.
+pub fn e2fsck_said<A: AsRef<OsStr>>(path: &Path, args: &[A], highest: i32) -> Result<String> {
     let mut c = Command::new("e2fsck");
     let out = cmd::output(c.args(args).arg(path))?;
     match out.status.code() {

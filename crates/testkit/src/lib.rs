@@ -1,13 +1,14 @@
 //! Test harness of StetFS: ext4 images, loop devices, mounts by the kernel or by `stetfs`, tree
 //! snapshots that can be compared, and deterministic workloads.
 //!
-//! Everything that a test sets up (directory, loop device, mount, child process) is a value that
-//! takes it down when dropped, also while a panic unwinds. A process that is killed outright is
-//! cleaned up after by its guardian (see [`scratch`]).
+//! Everything that a test sets up (directory, loop device, mount, child process) is a value that is
+//! taken down when dropped, also while a panic unwinds. After a process that is killed outright its
+//! guardian cleans up (see [`scratch`]).
 //!
-//! Nothing here depends on StetFS itself, so that the harness can be proved against the kernel.
+//! Nothing here depends on StetFS itself, so that the harness can be checked against the kernel.
 
 pub mod cmd;
+pub mod fuse;
 pub mod image;
 pub mod loopdev;
 pub mod mount;

@@ -1,4 +1,4 @@
-//! Loop devices.
+//! Loop devices, which are detached when dropped.
 
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
@@ -14,7 +14,7 @@ use crate::sys;
 /// The major number of loop devices.
 const LOOP_MAJOR: u32 = 7;
 
-/// How a loop device is attached.
+/// Options for attaching a loop device.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LoopOptions {
     /// Bypass the page cache of the file system that holds the image.
@@ -25,17 +25,17 @@ pub struct LoopOptions {
     pub block_size: u32,
 }
 
-/// A file attached to a loop device; detached when dropped (and by the kernel if the process dies,
-/// as soon as nothing has it mounted).
+/// A file attached to a loop device; detached when dropped. If the process dies, the kernel
+/// detaches it as soon as it is not mounted.
 #[derive(Debug)]
 pub struct LoopDev {
-    /// Until it is detached.
+    /// The open device; `None` once it is detached.
     dev: Option<File>,
     path: PathBuf,
 }
 
-/// How long others may hold it after its end: a server that just started has copies of all mounts
-/// for a moment.
+/// Most time that others may hold the device after its detachment: a server that just started has
+/// copies of all mounts for a moment.
 const HELD: Duration = Duration::from_secs(5);
 
 impl LoopDev {
@@ -58,7 +58,8 @@ impl LoopDev {
         if options.read_only {
             flags |= sys::LO_READ_ONLY;
         }
-        // Another process can take the device between the two calls; then ask for the next.
+        // Another process can take the device between the two calls; then the next free one is
+        // tried.
         for _ in 0..64 {
             let number = sys::loop_get_free(control.as_fd()).context("LOOP_CTL_GET_FREE")?;
             let path = PathBuf::from(format!("/dev/loop{number}"));
@@ -85,7 +86,7 @@ impl LoopDev {
     }
 }
 
-/// Opens the node, making it where `/dev` does not fill itself.
+/// Opens the node; makes it first if `/dev` lacks it.
 fn open_node(path: &Path, number: u32, write: bool) -> Result<File> {
     let open = || OpenOptions::new().read(true).write(write).open(path);
     match open() {
@@ -109,7 +110,7 @@ fn open_node(path: &Path, number: u32, write: bool) -> Result<File> {
 }
 
 impl LoopDev {
-    /// The file that it gives out, by the kernel.
+    /// The backing file, as the kernel reports it.
     fn backing(&self) -> Option<Vec<u8>> {
         let name = self.path.file_name()?;
         std::fs::read(Path::new("/sys/block").join(name).join("loop/backing_file")).ok()
@@ -117,7 +118,7 @@ impl LoopDev {
 }
 
 impl Drop for LoopDev {
-    /// Returns when the file has all of it, but for those who hold it for long.
+    /// Returns when all data is in the file, unless others hold the device for long.
     fn drop(&mut self) {
         let Some(dev) = self.dev.take() else {
             return;
@@ -143,7 +144,7 @@ mod tests {
     use super::*;
     use crate::{Image, KernelMount, Mkfs};
 
-    /// As a server's, in the moment after it has moved to a namespace of its own.
+    /// Simulates a server just after it has moved to a mount namespace of its own.
     #[test]
     fn copies_of_a_mount_are_waited_for() {
         let image = Image::make(16 << 20, &Mkfs::new()).unwrap();

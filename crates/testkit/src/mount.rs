@@ -1,4 +1,4 @@
-//! Mounting by the kernel.
+//! Mounts by the kernel.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -45,13 +45,13 @@ impl KernelMount {
         })
     }
 
-    /// Where it is mounted.
+    /// The mount point.
     pub fn path(&self) -> &Path {
         &self.dir
     }
 
     /// Makes a file system of `size` bytes by `mkfs.FSTYPE ARGUMENTS` (Debian's FSTYPEprogs or
-    /// FSTYPE-progs), and mounts it. The image that it is in goes when it is dropped.
+    /// FSTYPE-progs), and mounts it. Its image is removed when the image value is dropped.
     pub fn made(fstype: &str, arguments: &[&str], size: u64) -> Result<(Image, Self)> {
         let image = Image::sparse(size)?;
         let package = match fstype {
@@ -69,15 +69,15 @@ impl KernelMount {
         &self.device
     }
 
-    /// Unmounts, waiting a little while it is busy, and detaches the loop device.
+    /// Unmounts, retrying for a while if it is busy, and detaches the loop device.
     pub fn umount(mut self) -> Result<()> {
         umount(&self.dir, Duration::from_secs(10))?;
         self.mounted = false;
         Ok(())
     }
 
-    /// Stops the mounted ext4 as a power cut would, then unmounts it: the image stays dirty. Before
-    /// the unmount `release` must end whatever uses it.
+    /// Stops the mounted ext4 as a power cut would, then unmounts it; the image stays dirty.
+    /// `release` must end all users of the mount before the unmount.
     pub fn crash(self, how: Shutdown, release: impl FnOnce()) -> Result<()> {
         {
             let root = File::open(&self.dir)?;

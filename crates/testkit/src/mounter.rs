@@ -1,4 +1,4 @@
-//! One way to say "mount this image", whoever does it.
+//! Mounters: one interface to mount an image by the kernel or by StetFS.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,10 +12,10 @@ use crate::mount::KernelMount;
 use crate::stet::StetMount;
 use crate::sys::Shutdown;
 
-/// No test keeps a mount for longer.
+/// Most time that a test may keep a mount.
 const DEADLINE: Duration = Duration::from_secs(900);
 
-/// What `stetfs mount` is given.
+/// The form of the volume that `stetfs mount` gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attach {
     /// The image file.
@@ -27,14 +27,14 @@ pub enum Attach {
     },
 }
 
-/// Mounts images, by the kernel or by StetFS.
+/// A mounter: the kernel or StetFS.
 #[derive(Clone, Debug)]
 pub enum Mounter {
     /// The kernel, over a loop device.
     Kernel {
-        /// e.g. `ext4`.
+        /// The file-system type, e.g. `ext4`.
         fstype: String,
-        /// `mount -o` options, may be empty.
+        /// Options for `mount -o`; may be empty.
         options: String,
         /// Direct I/O between the loop device and the image.
         direct_io: bool,
@@ -43,18 +43,18 @@ pub enum Mounter {
     Stetfs {
         /// The `stetfs` program.
         binary: PathBuf,
-        /// `-o` options, may be empty.
+        /// Options for `-o`; may be empty.
         options: String,
-        /// What it is given to mount.
+        /// The form of the volume.
         attach: Attach,
-        /// The server is killed if a mount stands longer than this, so that one that hangs fails
-        /// its test.
+        /// Most time that a mount may exist; then the server is killed, so that a hanging server
+        /// fails its test.
         deadline: Option<Duration>,
     },
 }
 
 impl Mounter {
-    /// The kernel's ext4.
+    /// A mounter that uses the kernel's ext4.
     pub fn ext4(options: &str) -> Self {
         Self::Kernel {
             fstype: "ext4".into(),
@@ -63,7 +63,8 @@ impl Mounter {
         }
     }
 
-    /// `binary` on the image file itself, each mount for a quarter of an hour at most.
+    /// A mounter that runs `binary` on the image file itself; a mount may exist for a quarter of an
+    /// hour.
     pub fn stetfs(binary: impl Into<PathBuf>, options: &str) -> Self {
         Self::Stetfs {
             binary: binary.into(),
@@ -73,8 +74,7 @@ impl Mounter {
         }
     }
 
-    /// The same on the image as `attach` says, not on the file itself. The kernel always has a loop
-    /// device.
+    /// The same mounter with the image in the form `to`. The kernel always has a loop device.
     #[must_use]
     pub fn attached(mut self, to: Attach) -> Self {
         if let Self::Stetfs { attach, .. } = &mut self {
@@ -140,8 +140,8 @@ impl Mounter {
         }
     }
 
-    /// Recovers a dirty image without leaving it mounted: the kernel by mounting and unmounting it,
-    /// StetFS with `stetfs recover`.
+    /// Recovers a dirty image and leaves it unmounted: the kernel by a mount and an unmount, StetFS
+    /// by `stetfs recover`.
     pub fn recover(&self, image: &Path) -> Result<()> {
         match self {
             Self::Kernel { .. } => self.mount(image)?.umount(),
@@ -155,11 +155,11 @@ impl Mounter {
 /// A mounted image; taken down when dropped.
 #[derive(Debug)]
 pub enum Mounted {
-    /// By the kernel.
+    /// A mount by the kernel.
     Kernel(KernelMount),
-    /// By StetFS.
+    /// A mount by StetFS.
     Stetfs {
-        /// The mount. Dropped before the device.
+        /// The mount, which is dropped before the device.
         mount: StetMount,
         /// The loop device below it, if one was asked for.
         device: Option<LoopDev>,
@@ -167,7 +167,7 @@ pub enum Mounted {
 }
 
 impl Mounted {
-    /// Where it is mounted.
+    /// The mount point.
     pub fn path(&self) -> &Path {
         match self {
             Self::Kernel(m) => m.path(),
@@ -183,7 +183,7 @@ impl Mounted {
         }
     }
 
-    /// Unmounts; an error unless the volume was left clean as far as the unmounting tells.
+    /// Unmounts. An error if the unmount reports a failure.
     pub fn umount(self) -> Result<()> {
         match self {
             Self::Kernel(m) => m.umount(),
@@ -195,15 +195,15 @@ impl Mounted {
         }
     }
 
-    /// Stops it in the middle: the kernel's ext4 by its shutdown ioctl without a log flush, StetFS
-    /// by killing the server with SIGKILL. The image stays dirty. Nothing may be in use on the
-    /// kernel's mount.
+    /// Stops the file system at once: the kernel's ext4 by its shutdown ioctl without a log flush,
+    /// StetFS by SIGKILL to the server. The image stays dirty. The kernel's mount must not be in
+    /// use.
     pub fn crash(self) -> Result<()> {
         self.crash_with(Shutdown::NoLogFlush, || {})
     }
 
-    /// [`Mounted::crash`] under its users: `release` is called once nothing reaches the image any
-    /// more, to end what still has files open there. `how` is for the kernel.
+    /// Does the same as [`Mounted::crash`] while the mount is in use. `release` is called when no
+    /// more writes reach the image; it must end all users of the mount. `how` is for the kernel.
     pub fn crash_with(self, how: Shutdown, release: impl FnOnce()) -> Result<()> {
         match self {
             Self::Kernel(m) => m.crash(how, release),

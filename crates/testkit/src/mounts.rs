@@ -1,4 +1,4 @@
-//! What is mounted where, and taking it down.
+//! The mount points of this process, and unmounting.
 
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use rustix::mount::{UnmountFlags, unmount};
 
-/// All mount points of this process's name space that lie in `dir` (not `dir` itself), innermost
-/// first.
+/// All mount points in this process's mount namespace that lie below `dir` (not `dir` itself),
+/// innermost first.
 pub fn mounts_below(dir: &Path) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = mount_points()
         .into_iter()
@@ -51,7 +51,7 @@ fn unescape(field: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Unmounts `dir`, trying for up to `timeout` while it is busy.
+/// Unmounts `dir`, retrying for up to `timeout` while it is busy.
 pub fn umount(dir: &Path, timeout: Duration) -> Result<()> {
     let until = Instant::now() + timeout;
     loop {
@@ -65,7 +65,7 @@ pub fn umount(dir: &Path, timeout: Duration) -> Result<()> {
     }
 }
 
-/// Takes down everything mounted at `dir` by force (lazily); for cleaning up after a failure.
+/// Lazily unmounts everything mounted at `dir`; for cleaning up after a failure.
 pub fn detach(dir: &Path) {
     while is_mounted(dir) {
         if unmount(dir, UnmountFlags::DETACH).is_err() {
@@ -74,7 +74,7 @@ pub fn detach(dir: &Path) {
     }
 }
 
-/// A mount that is taken down in the end, also on failure.
+/// A mount that is taken down when this value is dropped, also on failure.
 pub struct TakenDown<'a>(pub &'a Path);
 
 impl Drop for TakenDown<'_> {

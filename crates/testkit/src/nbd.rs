@@ -1,8 +1,8 @@
-//! A server of a network block device (NBD) in this process, on a socket of its own, which can die
+//! A server of a network block device (NBD) in this process, with a socket of its own. It can die
 //! at any request and come back.
 //!
-//! It speaks as much of the protocol as a client without TLS needs: fixed newstyle, simple and
-//! structured replies.
+//! It implements the part of the protocol that a client without TLS needs: fixed newstyle, simple
+//! and structured replies.
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
@@ -17,67 +17,68 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::Scratch;
 
-/// Flag of an export: it has flags.
+/// Export flag: the flags are valid.
 pub const HAS_FLAGS: u16 = 1;
-/// Flag of an export: it cannot be written.
+/// Export flag: read-only.
 pub const READ_ONLY: u16 = 2;
-/// Flag of an export: it can be flushed.
+/// Export flag: flushes are supported.
 pub const FLUSH: u16 = 4;
-/// Flag of an export: single writes can be durable.
+/// Export flag: writes can be durable by FUA.
 pub const FUA: u16 = 8;
-/// Flag of an export: it can be trimmed.
+/// Export flag: trims are supported.
 pub const TRIM: u16 = 32;
-/// Flag of an export: zeroes are written without being sent.
+/// Export flag: ranges can be zeroed without sending zeroes.
 pub const WRITE_ZEROES: u16 = 64;
-/// Flag of an export: a flush by one connection counts for all.
+/// Export flag: a flush on one connection covers all connections.
 pub const MULTI_CONN: u16 = 256;
 
-/// All that a server can do.
+/// All flags that the server can offer.
 pub const ALL: u16 = HAS_FLAGS | FLUSH | FUA | TRIM | WRITE_ZEROES | MULTI_CONN;
 
-/// A request's outcome; an error is an errno.
+/// The result of a request; an error is an errno.
 pub type Done = std::result::Result<(), u32>;
 
-/// A disk that is served.
+/// The disk behind a server.
 pub trait Disk: Send + Sync + 'static {
-    /// Bytes.
+    /// Size in bytes.
     fn size(&self) -> u64;
 
     /// Reads from byte `at` on.
     fn read(&self, at: u64, into: &mut [u8]) -> Done;
 
-    /// Writes; with `fua` it is durable when it returns.
+    /// Writes; with `fua` durable on return.
     fn write(&self, at: u64, data: &[u8], fua: bool) -> Done;
 
-    /// Makes a range read as zeroes.
+    /// Zeroes a range; with `fua` durable on return.
     fn zero(&self, at: u64, len: u64, fua: bool) -> Done;
 
-    /// Says that a range is not needed.
+    /// Trims a range, which is no longer needed.
     fn trim(&self, at: u64, len: u64) -> Done;
 
-    /// Makes durable what was written.
+    /// Makes earlier writes durable.
     fn flush(&self) -> Done;
 
-    /// The server dies, and may forget what is not durable. No request is under way.
+    /// The server dies, and the disk may forget writes that are not durable. No request is under
+    /// way.
     fn forget(&self);
 }
 
-/// How a server behaves.
+/// The behaviour of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct How {
-    /// Flags of the export.
+    /// Export flags.
     pub flags: u16,
-    /// It offers structured replies.
+    /// Whether it offers structured replies.
     pub is_structured: bool,
-    /// Smallest and largest request, bytes.
+    /// Smallest and largest request in bytes.
     pub blocks: (u32, u32),
-    /// What it says its size is, if not what it has.
+    /// The size that it reports, if that is not the size of the disk.
     pub size: Option<u64>,
-    /// It answers a read with these bytes in place of a reply.
+    /// Bytes that it sends in place of a reply to a read.
     pub nonsense: Option<&'static [u8]>,
-    /// It does not come back from its next death.
+    /// Whether it stays away after its next death.
     pub stays_away: bool,
-    /// After a death it dies again within so many requests.
+    /// Number of requests within which it dies again after a death.
     pub again: Option<u64>,
 }
 
@@ -98,19 +99,19 @@ impl Default for How {
 struct Shared<D> {
     disk: Arc<D>,
     how: Mutex<How>,
-    /// Connections.
+    /// Open connections.
     open: Mutex<Vec<UnixStream>>,
-    /// Held by each request; dying waits for them.
+    /// Held by each request, so that a death waits for requests under way.
     living: RwLock<()>,
     rng: Mutex<fastrand::Rng>,
-    /// Requests until it dies.
+    /// Requests until the server dies.
     left: Mutex<Option<u64>>,
     is_up: AtomicBool,
     is_over: AtomicBool,
     deaths: AtomicU64,
 }
 
-/// A server; it ends when it is dropped.
+/// A server, which ends when it is dropped.
 pub struct Server<D: Disk> {
     shared: Arc<Shared<D>>,
     socket: PathBuf,
@@ -119,11 +120,11 @@ pub struct Server<D: Disk> {
 }
 
 impl<D: Disk> Server<D> {
-    /// Serves a disk. The seed decides what a test leaves open: whether it dies before a request or
-    /// after, and how replies are cut.
+    /// Serves a disk. The seed decides what a test leaves open: whether a death comes before or
+    /// after a request, and how replies are cut.
     ///
     /// # Errors
-    /// There is no room for a socket.
+    /// The socket cannot be made.
     pub fn new(disk: Arc<D>, how: How, seed: u64) -> Result<Server<D>> {
         let scratch = Scratch::new("nbd")?;
         let socket = scratch.path().join("socket");
@@ -149,7 +150,7 @@ impl<D: Disk> Server<D> {
                 if of.is_up.load(SeqCst)
                     && let Ok(life) = of.opened(&stream)
                 {
-                    // A connection that ends, ends.
+                    // An error on a connection only ends this connection.
                     thread::spawn(move || drop(of.serve(&stream, life)));
                 }
             }
@@ -162,37 +163,37 @@ impl<D: Disk> Server<D> {
         })
     }
 
-    /// The disk.
+    /// The disk behind the server.
     pub fn disk(&self) -> &D {
         &self.shared.disk
     }
 
-    /// Its address.
+    /// The server's address.
     pub fn address(&self) -> String {
         format!("nbd+unix:///?socket={}", self.socket.display())
     }
 
-    /// It dies at the `n`th request from now on, before it has done it or after.
+    /// Makes the server die at the `n`th request from now on, before or after carrying it out.
     pub fn die_in(&self, n: u64) {
         *self.shared.left.lock() = Some(n);
     }
 
-    /// It dies now, and forgets what the disk does.
+    /// Makes the server die now; the disk forgets writes.
     pub fn die(&self) {
         self.shared.die();
     }
 
-    /// Whether connections are taken.
+    /// Sets whether connections are accepted.
     pub fn set_up(&self, is_up: bool) {
         self.shared.is_up.store(is_up, SeqCst);
     }
 
-    /// Changes how it behaves from now on.
+    /// Changes the server's behaviour from now on.
     pub fn behave(&self, change: impl FnOnce(&mut How)) {
         change(&mut self.shared.how.lock());
     }
 
-    /// How often it died.
+    /// Number of deaths.
     pub fn deaths(&self) -> u64 {
         self.shared.deaths.load(SeqCst)
     }
@@ -242,7 +243,7 @@ impl<D: Disk> Shared<D> {
         self.hang_up();
     }
 
-    /// Notes a connection, and in which of its lives the server has it.
+    /// Registers a connection. Gives the life of the server in which it was opened.
     fn opened(&self, stream: &UnixStream) -> io::Result<u64> {
         let _living = self.living.read();
         self.open.lock().push(stream.try_clone()?);
@@ -323,7 +324,7 @@ impl<D: Disk> Shared<D> {
         }
         let done = {
             let _living = self.living.read();
-            // A server that died carries out nothing that it had read before.
+            // A server that died does not carry out requests that it had read before.
             if life != self.deaths.load(SeqCst) {
                 return Err(dead());
             }
@@ -349,7 +350,7 @@ impl<D: Disk> Shared<D> {
             }
             _ if command == 0 && how.is_structured => {
                 let mut reply = 0x668e_33efu32.to_be_bytes().to_vec();
-                // The last chunk, an error; its number, and a text of no bytes.
+                // The last chunk is an error: its errno, and an empty text.
                 reply.extend([0, 1, 0x80, 1]);
                 reply.extend(&head[8..16]);
                 reply.extend(6u32.to_be_bytes());
@@ -371,7 +372,7 @@ impl<D: Disk> Shared<D> {
     }
 }
 
-/// A read's reply in pieces, in any order, holes where there are zeroes.
+/// The reply to a read as chunks in random order, with holes for zeroes.
 fn chunks(cookie: &[u8], at: u64, data: &[u8], rng: &mut fastrand::Rng) -> Vec<u8> {
     let mut starts: Vec<usize> = (0..data.len()).step_by(3000).collect();
     rng.shuffle(&mut starts);

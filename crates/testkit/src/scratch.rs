@@ -1,9 +1,9 @@
-//! Temporary directories that leave nothing behind.
+//! Temporary directories that are removed in any case.
 //!
 //! One directory per process, `stetfs-test-PID-…`, holds all scratch directories of its tests. A
-//! *guardian* (a small shell process that only waits for this process to end) takes down mounts
-//! that are still there and removes it: so a `kill -9` of the test leaves nothing either. What even
-//! the guardian could not take down, [`reap`] finds by its name at the next start.
+//! *guardian*, a small shell process, waits for the end of this process, then takes down remaining
+//! mounts and removes the directory; so even `kill -9` of the test leaves nothing. If the guardian
+//! fails, too, [`reap`] finds the directory by its name at the next start.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -16,11 +16,12 @@ use anyhow::{Context, Result, anyhow};
 
 use crate::mounts;
 
-/// What the names of all our temporary directories begin with.
+/// Prefix of the names of all temporary directories of tests.
 pub const PREFIX: &str = "stetfs-test-";
 
-/// Waits until standard input ends (this process is gone), then takes down all mounts below `$1`
-/// and removes it. `umount -l` is the last resort for a mount whose server is dead.
+/// The guardian's script: waits until standard input ends (when this process ends), then takes down
+/// all mounts below `$1` and removes it. `umount -l` is the last resort for a mount whose server is
+/// dead.
 const GUARDIAN: &str = r#"
 cat >/dev/null
 for try in 1 2 3 4 5; do
@@ -36,7 +37,7 @@ rm -rf --one-file-system "$1"
 
 struct ProcessRoot {
     path: PathBuf,
-    // Its pipe closes when this process ends, which wakes the guardian. Never waited for.
+    // The guardian, which wakes when this process ends and its pipe closes. It is never waited for.
     _guardian: Child,
 }
 
@@ -44,16 +45,16 @@ type Root = OnceLock<std::result::Result<ProcessRoot, String>>;
 static ROOT: Root = OnceLock::new();
 static IN_MEMORY: Root = OnceLock::new();
 
-/// Where temporary directories go: `$STETFS_TEST_DIR`, else the system's temporary directory.
+/// The place for temporary directories: `$STETFS_TEST_DIR`, else the system's temporary directory.
 fn base() -> PathBuf {
     std::env::var_os("STETFS_TEST_DIR").map_or_else(std::env::temp_dir, PathBuf::from)
 }
 
-/// A file system in memory that everybody may write to.
+/// A file system in memory that every user can write to.
 const SHM: &str = "/dev/shm";
 
-/// The same for what is best kept in memory: `$STETFS_TEST_DIR`, else a file system in memory if
-/// there is one.
+/// The place for temporary directories in memory: `$STETFS_TEST_DIR`, else a file system in memory
+/// if there is one, else the system's temporary directory.
 fn base_in_memory() -> PathBuf {
     let shm = Path::new(SHM);
     match std::env::var_os("STETFS_TEST_DIR") {
@@ -95,8 +96,8 @@ fn open(root: &'static Root, base: fn() -> PathBuf) -> Result<&'static Path> {
     }
 }
 
-/// Takes down what earlier processes of ours left in `base`: directories named after a process that
-/// no longer runs. Errors are ignored: the next run tries again.
+/// Removes what earlier test processes left in `base`: directories named after a process that no
+/// longer runs. Errors are ignored, because the next start tries again.
 pub fn reap(base: &Path) {
     let Ok(entries) = fs::read_dir(base) else {
         return;
@@ -113,9 +114,8 @@ pub fn reap(base: &Path) {
             continue;
         }
         mounts::detach_below(&entry.path());
-        // A mount that is still there makes this fail with EBUSY before anything in it is touched:
-        // its mount point is a directory that cannot be removed, and we removed none of its
-        // content.
+        // A remaining mount makes this fail with EBUSY before any of its content is touched: its
+        // mount point cannot be removed, and no content was removed before.
         if mounts::mounts_below(&entry.path()).is_empty() {
             let _ = fs::remove_dir_all(entry.path());
         }
@@ -134,7 +134,7 @@ impl Scratch {
         Self::within(open(&ROOT, base)?, label)
     }
 
-    /// The same in memory, if this machine has a file system for that.
+    /// Makes such a directory in memory, if this machine has a file system in memory.
     pub fn in_memory(label: &str) -> Result<Self> {
         Self::within(open(&IN_MEMORY, base_in_memory)?, label)
     }
@@ -152,7 +152,7 @@ impl Scratch {
         self.dir.path()
     }
 
-    /// Lets other users pass through it, to what they know the name of.
+    /// Lets other users pass through the directory to paths that they know.
     pub fn open_to_others(&self) -> Result<()> {
         for dir in self.path().ancestors().take(2) {
             fs::set_permissions(dir, fs::Permissions::from_mode(0o711))
@@ -196,7 +196,7 @@ mod tests {
         assert!(thread.join().is_err());
         let (image, mount, device) = receive.recv().unwrap();
         assert!(!image.exists() && !mount.exists() && !is_mounted(&mount));
-        // Its number may be another test's by now; what is behind it must not be our image.
+        // Another test may use the number by now, but not with our image behind it.
         let name = device.file_name().unwrap();
         let behind = Path::new("/sys/block").join(name).join("loop/backing_file");
         let behind = std::fs::read_to_string(behind).unwrap_or_default();
@@ -207,7 +207,7 @@ mod tests {
         );
     }
 
-    /// Not a test by itself: the process that the next one kills.
+    /// Not a test by itself: the process that the next test kills.
     #[test]
     #[ignore = "run by a_killed_process_leaves_nothing"]
     fn holds_a_mount_until_killed() {

@@ -1,4 +1,4 @@
-//! Mounting by `stetfs`.
+//! Mounts by `stetfs`.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -14,15 +14,14 @@ use crate::cmd;
 use crate::mounts::{self, is_mounted};
 use crate::scratch::Scratch;
 
-/// How long a mount may take (it may have a journal to replay), and an unmount (all must be written
-/// back).
+/// Most time that a mount (with a journal replay) or an unmount (with write-back) may take.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long a mount may be in use before its unmount: a child that another test of this process
-/// just forked has all its descriptors until it runs its program.
+/// Most time that a mount may be busy before its unmount: a child that another test of this process
+/// just forked holds all descriptors until it runs its program.
 const BUSY: Duration = Duration::from_secs(2);
 
-/// The exit code of `stetfs` for that.
+/// The exit code of `stetfs umount` for a busy mount.
 const IN_USE: i32 = 4;
 
 /// A volume mounted by a `stetfs mount -f` child of this process; taken down when dropped.
@@ -31,7 +30,7 @@ pub struct StetMount {
     binary: PathBuf,
     dir: PathBuf,
     log: PathBuf,
-    /// The command, which ends with the server that it started, and the server with it.
+    /// The command and the server that it started; each ends when the other does.
     command: Option<Child>,
     server: Option<u32>,
     /// Ends the watchdog when dropped.
@@ -39,8 +38,8 @@ pub struct StetMount {
     scratch: Scratch,
 }
 
-/// Kills the server if the mount still stands after `deadline`: what waits for a reply that never
-/// comes then gets an error.
+/// Kills the server if the mount still exists after `deadline`; calls that wait for a reply then
+/// get an error.
 fn watch(server: &Child, deadline: Duration) -> Result<mpsc::Sender<()>> {
     let pid = Pid::from_child(server);
     let (alive, ended) = mpsc::channel::<()>();
@@ -59,8 +58,8 @@ fn watch(server: &Child, deadline: Duration) -> Result<mpsc::Sender<()>> {
 
 impl StetMount {
     /// Runs `BINARY mount -f [-o OPTIONS] VOLUME DIR` and waits until DIR is mounted. `volume` is
-    /// an image or a block device. The server's output goes to a file that errors quote. After
-    /// `deadline` it is killed.
+    /// an image or a block device. The server's output goes to a file that errors quote. If there
+    /// is a `deadline`, the server is killed then.
     pub fn new(
         binary: &Path,
         volume: &Path,
@@ -115,7 +114,7 @@ impl StetMount {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        // Answered once it serves; it may still have been setting itself up.
+        // The call returns once the server serves; it may still have been starting.
         std::fs::metadata(&this.dir)
             .with_context(|| format!("the server said:\n{}", this.log()))?;
         let command = this.command.as_ref();
@@ -123,12 +122,12 @@ impl StetMount {
         Ok(this)
     }
 
-    /// Where it is mounted.
+    /// The mount point.
     pub fn path(&self) -> &Path {
         &self.dir
     }
 
-    /// Lets programs of other users reach the mount; what they may do there is its own matter.
+    /// Lets programs of other users reach the mount; its own permissions still apply.
     pub fn open_to_others(&self) -> Result<()> {
         self.scratch.open_to_others()
     }
@@ -138,7 +137,7 @@ impl StetMount {
         self.server
     }
 
-    /// What the server has printed so far.
+    /// The server's output so far.
     pub fn log(&self) -> String {
         std::fs::read(&self.log)
             .map(|b| String::from_utf8_lossy(&b).into_owned())
@@ -152,7 +151,7 @@ impl StetMount {
         }
     }
 
-    /// Waits for the server to end by itself.
+    /// Waits for the server to end.
     fn wait(&mut self, timeout: Duration) -> Result<Option<ExitStatus>> {
         let until = Instant::now() + timeout;
         loop {
@@ -167,7 +166,8 @@ impl StetMount {
         }
     }
 
-    /// `stetfs umount DIR`; an error unless it succeeds and the server then ends with status 0.
+    /// Runs `stetfs umount DIR`; an error unless it succeeds and the server then ends with status
+    /// 0.
     pub fn umount(mut self) -> Result<()> {
         let until = Instant::now() + BUSY;
         let said = loop {
@@ -206,8 +206,8 @@ impl StetMount {
         }
     }
 
-    /// Kills the server with SIGKILL, as a crash of it would, and removes the dead mount. What the
-    /// server had written to the volume stays.
+    /// Kills the server with SIGKILL, as in a crash, and removes the dead mount. Writes of the
+    /// server to the volume stand.
     pub fn kill9(mut self) -> Result<()> {
         self.watchdog = None;
         let (Some(mut command), Some(server)) = (self.command.take(), self.server) else {
@@ -215,7 +215,7 @@ impl StetMount {
         };
         let server = i32::try_from(server).ok().and_then(Pid::from_raw);
         kill_process(server.context("no process id")?, Signal::KILL)?;
-        // It has waited for the server.
+        // The command has waited for the server.
         command.wait()?;
         mounts::detach(&self.dir);
         Ok(())

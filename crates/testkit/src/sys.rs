@@ -1,5 +1,5 @@
-//! The few kernel interfaces that no safe crate wraps: ioctls of loop devices and files, idmapped
-//! mounts, and paging out.
+//! Kernel interfaces that no safe crate wraps: ioctls of loop devices and files, id-mapped mounts,
+//! and paging out.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -57,7 +57,7 @@ fn check(ret: libc::c_int) -> io::Result<libc::c_int> {
     }
 }
 
-/// The number of a loop device that is free at this moment; another process may take it first.
+/// The number of a loop device that is free now; another process may take it first.
 pub(crate) fn loop_get_free(control: BorrowedFd<'_>) -> io::Result<u32> {
     // SAFETY: this ioctl takes no argument and touches no memory of ours.
     let n = check(unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_GET_FREE) })?;
@@ -83,15 +83,15 @@ pub(crate) fn loop_configure(
     Ok(())
 }
 
-/// Detaches the loop device (at once, or when its last user is gone).
+/// Detaches the loop device, at once or when its last user is gone.
 pub(crate) fn loop_clear(dev: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: this ioctl takes no argument and touches no memory of ours.
     check(unsafe { libc::ioctl(dev.as_raw_fd(), LOOP_CLR_FD) })?;
     Ok(())
 }
 
-/// Where block `index` of a file lies on its volume, in units of the file system's blocks (FIBMAP);
-/// 0: nowhere.
+/// The block of the volume that holds block `index` of a file, in blocks of the file system
+/// (FIBMAP); 0: unmapped.
 pub fn fibmap(file: BorrowedFd<'_>, index: u32) -> io::Result<u32> {
     const FIBMAP: libc::Ioctl = 1;
     let mut block = index;
@@ -100,7 +100,7 @@ pub fn fibmap(file: BorrowedFd<'_>, index: u32) -> io::Result<u32> {
     Ok(block)
 }
 
-/// Has the kernel swap this memory out, as far as it can; what it holds stays.
+/// Has the kernel swap out this memory, as far as possible; its content stays.
 pub fn page_out(memory: &mut [u8]) -> io::Result<()> {
     const PAGE: usize = 4096;
     let skip = memory.as_ptr().align_offset(PAGE).min(memory.len());
@@ -110,10 +110,10 @@ pub fn page_out(memory: &mut [u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// One of the file ioctls whose number says the size of its argument (`_IOR`, `_IOW`, `_IOWR`).
+/// Runs a file ioctl whose number includes the size of its argument (`_IOR`, `_IOW`, `_IOWR`).
 ///
 /// # Errors
-/// What the kernel says; EINVAL if `argument` is smaller than the number says.
+/// The kernel's; EINVAL if `argument` is smaller than the size in the number.
 pub fn file_ioctl(file: BorrowedFd<'_>, number: u32, argument: &mut [u8]) -> io::Result<()> {
     if argument.len() < (number >> 16 & 0x3fff) as usize {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -130,18 +130,17 @@ pub fn file_ioctl(file: BorrowedFd<'_>, number: u32, argument: &mut [u8]) -> io:
     check(ret).map(drop)
 }
 
-/// How `EXT4_IOC_SHUTDOWN` treats the journal before the file system stops writing.
+/// The treatment of the journal by `EXT4_IOC_SHUTDOWN` before the file system stops writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shutdown {
-    /// `EXT4_GOING_FLAGS_LOGFLUSH`: commit the running transaction, leave everything
-    /// un-checkpointed.
+    /// `EXT4_GOING_FLAGS_LOGFLUSH`: commit the running transaction, but checkpoint nothing.
     LogFlush,
     /// `EXT4_GOING_FLAGS_NOLOGFLUSH`: stop at once; the running transaction is lost.
     NoLogFlush,
 }
 
-/// Makes the mounted ext4 that holds `fd` stop writing, as a power cut would. Unmount it next: the
-/// image is then left dirty, with its journal to be replayed.
+/// Makes the mounted ext4 that holds `fd` stop writing, as a power cut would. After the unmount,
+/// which should follow, the image is dirty and its journal needs a replay.
 pub fn ext4_shutdown(fd: BorrowedFd<'_>, how: Shutdown) -> io::Result<()> {
     let flags: u32 = match how {
         Shutdown::LogFlush => 1,
@@ -155,8 +154,8 @@ pub fn ext4_shutdown(fd: BorrowedFd<'_>, how: Shutdown) -> io::Result<()> {
 /// `MOUNT_ATTR_IDMAP`.
 const ATTR_IDMAP: u64 = 0x0010_0000;
 
-/// Maps the ids of a mount that is not attached yet (open_tree(2)) as the user namespace `users`
-/// does (mount_setattr(2)).
+/// Maps the ids of a detached mount (open_tree(2)) as the user namespace `users` does
+/// (mount_setattr(2)).
 pub fn map_ids(mount: BorrowedFd<'_>, users: BorrowedFd<'_>) -> io::Result<()> {
     let attr = libc::mount_attr {
         attr_set: ATTR_IDMAP,
@@ -190,10 +189,10 @@ pub struct FileHandle {
     handle: [u8; 128],
 }
 
-/// The handle of what `path` names.
+/// The handle of the file at `path`.
 ///
 /// # Errors
-/// What the kernel says; EOPNOTSUPP where there are no handles.
+/// The kernel's; EOPNOTSUPP if the file system has no handles.
 pub fn file_handle(path: &Path) -> io::Result<FileHandle> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     let mut handle = FileHandle {
@@ -216,10 +215,10 @@ pub fn file_handle(path: &Path) -> io::Result<FileHandle> {
     Ok(handle)
 }
 
-/// Opens for reading what a handle of the file system that holds `mount` leads to.
+/// Opens the file of a handle for reading, on the file system that holds `mount`.
 ///
 /// # Errors
-/// ESTALE when there is no such file any more.
+/// ESTALE if the file does not exist any more.
 pub fn open_by_handle(mount: BorrowedFd<'_>, handle: &FileHandle) -> io::Result<File> {
     let mut handle = handle.clone();
     // SAFETY: the kernel reads the handle's head and as many bytes as that says, which are there.

@@ -1,4 +1,4 @@
-//! Test programs that come from crates.io, installed on first use.
+//! Test programs from crates.io, which are installed on first use.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::cmd;
 
-/// Where the programs are kept: `$STETFS_TEST_TOOLS`, else `test-tools` in the build directory of
+/// The directory of the programs: `$STETFS_TEST_TOOLS`, else `test-tools` in the build directory of
 /// the running test.
 fn home() -> Result<PathBuf> {
     if let Some(dir) = std::env::var_os("STETFS_TEST_TOOLS") {
@@ -24,19 +24,19 @@ fn home() -> Result<PathBuf> {
         .join("test-tools"))
 }
 
-/// The path of the program `name` of the crate of that name and version; `cargo install`s it if it
-/// is not there.
+/// The path of the program `name` of the crate `name` with this version; `cargo install`s it if it
+/// is missing.
 pub fn cargo_tool(name: &str, version: &str) -> Result<PathBuf> {
     let root = home()?.join(format!("{name}-{version}"));
     let program = root.join("bin").join(name);
     std::fs::create_dir_all(&root)?;
-    // Tests run side by side: one installs, the others wait.
+    // Tests run in parallel: one installs, the others wait.
     let lock = File::create(root.join("lock"))?;
     flock(&lock, FlockOperation::LockExclusive)?;
     if !program.exists() {
         let mut install = Command::new("cargo");
         install
-            // Built in half the time; what they do is mostly in the kernel.
+            // A debug build takes half the time, and most of the work is done in the kernel anyway.
             .args(["install", "--debug", "--config", "profile.dev.debug=false"])
             .args(["--quiet", "--locked", name, "--version", version, "--root"])
             .arg(&root);

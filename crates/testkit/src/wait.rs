@@ -1,11 +1,11 @@
-//! Waiting for what happens by itself.
+//! Waiting for asynchronous events.
 
 use std::time::{Duration, Instant};
 
-/// Waits until it is so, looking every 2 ms.
+/// Waits until `is_so` returns true, calling it every 2 ms.
 ///
 /// # Panics
-/// It is not within a minute: says that `what` did not happen.
+/// After a minute, with a message that `what` did not happen.
 #[track_caller]
 pub fn wait_until(what: impl std::fmt::Display, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(60);

@@ -18,15 +18,15 @@ const PROACTIVE: &str = "proactive";
 const CORE: &str = "core";
 const PLAIN: &str = "plain";
 
-/// Lanes, at most.
+/// Maximum number of lanes.
 const MOST: u16 = 64;
 
-/// A lane for each processor. A thread that serves the requests of one (FUSE over io_uring) is in
-/// its lane; others, whose processor changes as it pleases the scheduler, stay in the lane of their
-/// number.
+/// The ordering with a lane for each processor. A thread that serves the requests of one processor
+/// (FUSE over io_uring) uses that processor's lane. Other threads move between processors at the
+/// scheduler's choice, so each uses the lane of its thread number.
 struct ByProcessor {
     lanes: u16,
-    /// Somebody said how many.
+    /// The option `lanes` was given.
     asked: bool,
     copies: Copies,
     /// Each lane has block groups of its own.
@@ -56,7 +56,7 @@ impl Ordering for ByProcessor {
 }
 
 impl ByProcessor {
-    /// As many as were said, or as there are processors.
+    /// Takes the number of lanes from the option, else the number of processors.
     fn of(journal: &Composition) -> ByProcessor {
         let said = journal.number("lanes");
         let wanted = said.unwrap_or(processors() as u64);
@@ -142,7 +142,7 @@ mod tests {
             why,
             Err("order=cores needs codec=frames, not codec=jbd2".into())
         );
-        // What a record says could outlive what a lane committed since.
+        // A record of a file could outlive a later commit of a lane.
         for text in ["zjournal,sync=file", "ijournal,order=cores", "stet,lanes=2"] {
             let why = refused(text);
             let said = "sync=file needs order=one, not order=cores";
@@ -154,7 +154,7 @@ mod tests {
         );
     }
 
-    /// The paper's third, to wait for the log, is none of ours (decisions/0029).
+    /// The paper's third mode, waiting for the log, is not implemented (decisions/0029).
     #[test]
     fn pages_are_copied_by_writers_or_ahead_of_them() {
         let copies = |text: &str| journal(text).ordering().copies();

@@ -22,32 +22,32 @@ enum Name {
 /// Arguments of `bench age`.
 #[derive(Clone, Debug, Args)]
 pub struct AgeArgs {
-    /// The file systems to age; ratios are to the first.
+    /// File systems to age. Ratios are relative to the first.
     #[arg(short, long = "peer", value_name = "NAME", default_values = ["ext4", "library", "mount"])]
     peers: Vec<Name>,
-    /// The journal of StetFS, as mount options have it (`zjournal,groups=core`); several are aged
-    /// one after the other.
+    /// Journals of StetFS, as in mount options (`zjournal,groups=core`); with several, one volume
+    /// is aged for each.
     #[arg(long = "journal", value_name = "PRESET[,OPTION=VALUE…]")]
     journals: Vec<Composition>,
     /// Size of each image in MiB (2048, or 512 with --quick).
     #[arg(long, value_name = "MIB")]
     image_size: Option<u64>,
-    /// How full the volume is kept, in percent, phase after phase.
+    /// Fullness of the volume in each phase, in percent.
     #[arg(long, value_name = "PERCENT", value_delimiter = ',', default_values = ["80", "95"])]
     full: Vec<f64>,
     /// Days of each phase (60, or 10 with --quick).
     #[arg(long, value_name = "N")]
     days: Option<u32>,
-    /// What is written in a day, in percent of the volume.
+    /// Amount written per day, in percent of the volume.
     #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
     churn: f64,
-    /// Decides what is done.
+    /// Seed of the script.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// A first look: a small volume and few days.
+    /// Run a small volume for a few days, for a first impression.
     #[arg(long)]
     quick: bool,
-    /// Also write age.txt, age.md, age.json and age.svg into this directory.
+    /// Write age.txt, age.md, age.json and age.svg into this directory, too.
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
@@ -87,7 +87,7 @@ impl AgeArgs {
         Ok(report)
     }
 
-    /// What is aged by that name: StetFS with each of the journals.
+    /// The peers of a name: StetFS with each of the journals.
     fn specs(&self, name: Name, stetfs: &Path) -> Vec<PeerSpec> {
         let (name, kind) = match name {
             Name::Ext4 => ("ext4", Kind::Kernel),

@@ -1,5 +1,5 @@
-//! The figure: for each phase, how many files have so many extents, and what lengths the free space
-//! comes in.
+//! The figure: for each phase, the number of files by extents, and the free space by length of its
+//! runs.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ const HEIGHT: i32 = 250;
 const HEAD: i32 = 48;
 const EDGE: i32 = 52;
 
-/// The values of one peer: a number for each class.
+/// The values of one peer, one for each class.
 type Bars = Vec<f64>;
 
 impl Report {
@@ -42,7 +42,7 @@ impl Report {
     }
 }
 
-/// Two charts a phase, side by side.
+/// Draws two charts per phase, side by side.
 fn draw(report: &Report) -> Result<String> {
     let phases = report.lives.first().map_or(0, |l| l.stages.len());
     let mut out = String::new();
@@ -104,7 +104,8 @@ fn paint(area: &Area<'_>, report: &Report, phases: usize) -> Drawn {
     Ok(())
 }
 
-/// Bars by class. The scale is by square roots, so that few are seen beside many.
+/// Draws bars by class. The scale is the square root, so that small numbers are visible beside
+/// large ones.
 fn chart(
     area: &Area<'_>,
     (x, y): (i32, i32),

@@ -1,5 +1,5 @@
-//! How a volume has aged, from the bytes of its image: one judge for all file systems, that uses
-//! none of them.
+//! The judge: measures the fragmentation of a volume from the bytes of its image. It is the same
+//! for all file systems, and uses none of them.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -16,56 +16,56 @@ use stetfs_ondisk::ext4::group_desc::{GroupDesc, GroupFlags};
 use stetfs_ondisk::ext4::inode::{InodeFlags, InodeView};
 use stetfs_ondisk::ext4::superblock::{Geometry, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
 
-/// What is counted of a volume. An extent is a run of blocks that follow each other in the file and
+/// The measurements of a volume. An extent is a run of blocks that are consecutive in the file and
 /// on the volume, however the map describes it.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Aged {
     /// Regular files with blocks.
     pub files: u64,
-    /// Their blocks, MiB.
+    /// Size of their blocks, MiB.
     pub mib: f64,
-    /// Their extents.
+    /// Number of their extents.
     pub extents: u64,
-    /// Files of more than one.
+    /// Files with more than one extent.
     pub broken: u64,
-    /// Extents of the file at these ranks: median, 90, 99 in a hundred, most.
+    /// Extents of the file at these ranks: median, 90th and 99th percentile, maximum.
     pub ranks: [u64; 4],
-    /// Files by extents: 1, 2, 3 and 4, 5 to 8, and so on.
+    /// Number of files by extents: 1, 2, 3 and 4, 5 to 8, and so on.
     pub by_extents: Vec<u64>,
     /// Free blocks, MiB.
     pub free_mib: f64,
     /// Runs of free blocks; groups do not end them.
     pub free_runs: u64,
-    /// The longest, MiB.
+    /// The longest run, MiB.
     pub longest_mib: f64,
-    /// Free MiB by length of the run: of 1 block, up to 2, up to 4, and so on.
+    /// Free MiB by length of the run: 1 block, up to 2, up to 4, and so on.
     pub free_by_length: Vec<f64>,
-    /// Part of the files that begin in the group of their directory's inode.
+    /// Fraction of the files that begin in the group of their directory's inode.
     pub with_directory: f64,
     /// Mean distance between a file's first block and its directory's first block, MiB.
     pub distance_mib: f64,
-    /// Mean distance between the first blocks of files that follow each other in a directory (by
-    /// their first blocks), MiB: what reading a whole directory skips.
+    /// Mean distance between the first blocks of neighbouring files in a directory (ordered by
+    /// their first blocks), MiB: the distance skipped when a whole directory is read.
     pub spread_mib: f64,
 }
 
 impl Aged {
-    /// Extents of a MiB.
+    /// Extents per MiB.
     pub fn per_mib(&self) -> f64 {
         self.extents as f64 / self.mib.max(1e-9)
     }
 
-    /// Extents of a file.
+    /// Extents per file.
     pub fn per_file(&self) -> f64 {
         self.extents as f64 / self.files.max(1) as f64
     }
 
-    /// Extents beyond the one that every file has.
+    /// Extents beyond the one that every file needs.
     pub fn breaks(&self) -> u64 {
         self.extents - self.files
     }
 
-    /// Blocks of the mean free run, MiB.
+    /// Length of the mean free run, MiB.
     pub fn free_run_mib(&self) -> f64 {
         self.free_mib / self.free_runs.max(1) as f64
     }
@@ -104,7 +104,7 @@ impl Reader {
         )?)
     }
 
-    /// The extents of a tree, in order.
+    /// Adds the extents of a tree, in order.
     fn extents(&self, node: &[u8], out: &mut Vec<Extent>) -> Result<()> {
         let node = NodeRef::new(node)?;
         if node.depth() > MAX_DEPTH {
@@ -121,7 +121,7 @@ impl Reader {
         Ok(())
     }
 
-    /// The runs of a file: first block, blocks.
+    /// The runs of a file: first block and length, in blocks.
     fn runs(&self, view: &InodeView<&[u8]>) -> Result<Vec<(u64, u64)>> {
         let flags = view.flags();
         if flags.contains(InodeFlags::INLINE_DATA) {
@@ -147,7 +147,7 @@ impl Reader {
         Ok(runs)
     }
 
-    /// The inodes that a directory names.
+    /// Adds the inodes that a directory names.
     fn children(&self, runs: &[(u64, u64)], out: &mut Vec<u32>) -> Result<()> {
         for nr in runs.iter().flat_map(|(start, len)| *start..*start + *len) {
             // Blocks of an index read as one free entry.
@@ -173,7 +173,7 @@ fn rank(sorted: &[u64], part: f64) -> u64 {
     sorted.get(at.saturating_sub(1)).copied().unwrap_or(0)
 }
 
-/// The power of two that counts `n`: 0 for 1, 1 for 2, 2 for 3 and 4, …
+/// The class of `n` by powers of two: 0 for 1, 1 for 2, 2 for 3 and 4, …
 fn class(n: u64) -> usize {
     n.max(1).next_power_of_two().trailing_zeros() as usize
 }
@@ -202,7 +202,7 @@ fn open(image: &Path) -> Result<Reader> {
     Ok(Reader { file, geo, layout })
 }
 
-/// Free blocks of the volume, and the bytes of one.
+/// The number of free blocks of the volume, and the size of a block in bytes.
 pub fn free_space(image: &Path) -> Result<(u64, u64)> {
     let r = open(image)?;
     let mut free = 0;
@@ -213,7 +213,7 @@ pub fn free_space(image: &Path) -> Result<(u64, u64)> {
     Ok((free * ratio, u64::from(r.geo.block_size)))
 }
 
-/// Looks at an image that nobody has mounted.
+/// Measures an image that is not mounted.
 pub fn judge(image: &Path) -> Result<Aged> {
     let r = open(image)?;
     let mut found: HashMap<u32, Found> = HashMap::new();
@@ -264,7 +264,7 @@ impl Reader {
         let clusters = self.geo.group_clusters(group);
         aged.free_mib += self.mib(u64::from(desc.free_clusters()) * ratio);
         if desc.flags().contains(GroupFlags::BLOCK_UNINIT) {
-            // Never used: free but for what lies at its beginning.
+            // The group was never used: it is free except for the blocks at its beginning.
             *run += u64::from(desc.free_clusters()) * ratio;
             return Ok(());
         }

@@ -1,8 +1,8 @@
-//! How well a volume ages: the same months of use (`script`) on the kernel's ext4 and on StetFS,
-//! and then the same judge ([`judge`]) on both images.
+//! Ageing: the same months of use (`script`) on the kernel's ext4 and on StetFS, and the same judge
+//! ([`judge`]) on both images.
 //!
 //! Each peer has an image of its own, made alike. A life has phases: the volume is filled, used for
-//! simulated days while it stays as full, filled further, used again. After each phase it is
+//! simulated days at constant fullness, filled further, used again. After each phase it is
 //! unmounted, checked with `e2fsck -fn` and judged.
 
 mod command;
@@ -29,13 +29,13 @@ use peer::Peer;
 use script::{Op, Script, Shape};
 use surface::{Paths, Surface};
 
-/// A day of filling is one of so many at most.
+/// Most days in which a phase may fill the volume.
 const FILLING_DAYS: u32 = 400;
 
-/// Runs the life of every peer, one after the other.
+/// Runs the lives of all peers, one after the other.
 ///
 /// # Errors
-/// Not root (for peers that are mounted); a call of the script failed; `e2fsck` found something.
+/// Not root (for mounted peers); a call of the script failed; `e2fsck` found an error.
 pub fn run(config: &AgeConfig) -> Result<Report> {
     if config.peers.is_empty() || config.phases.is_empty() {
         bail!("nothing to age: there must be a file system and a phase");
@@ -68,7 +68,7 @@ pub fn run(config: &AgeConfig) -> Result<Report> {
     Ok(report)
 }
 
-/// One peer's life, a stage per phase.
+/// Runs one peer's life; returns a stage per phase.
 fn life(config: &AgeConfig, spec: &PeerSpec, bar: &ProgressBar, base: u64) -> Result<Vec<Stage>> {
     let peer = Peer::make(spec, config.image_bytes)?;
     let (capacity, block) = judge::free_space(peer.image())?;
@@ -127,11 +127,11 @@ fn life(config: &AgeConfig, spec: &PeerSpec, bar: &ProgressBar, base: u64) -> Re
     Ok(stages)
 }
 
-/// Plays calls on a file system.
+/// Executes the calls of a script on a file system.
 #[derive(Default)]
 struct Player {
     paths: Paths,
-    /// What is written; its content is of no matter.
+    /// The bytes to write; their values do not matter.
     bytes: Vec<u8>,
 }
 

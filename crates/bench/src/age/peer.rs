@@ -1,4 +1,4 @@
-//! The file systems that age, each on an image of its own.
+//! The file systems to be aged, each on an image of its own.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use stetfs_testkit::{Attach, Image, Mkfs, Mounter};
 
 use super::surface::{Directory, Library, Surface};
 
-/// Who writes the volume.
+/// The implementation that writes the volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The kernel's ext4 over a loop device.
@@ -24,7 +24,7 @@ pub enum Kind {
 pub struct PeerSpec {
     /// Its name in the report.
     pub name: String,
-    /// Who writes.
+    /// The implementation.
     pub kind: Kind,
     /// StetFS's journal.
     pub journal: Composition,
@@ -41,7 +41,7 @@ impl Peer {
         if spec.kind != Kind::Library && !rustix::process::geteuid().is_root() {
             bail!("mounting {} needs root", spec.name);
         }
-        // Nothing kept for root, so that "95 % full" is of what there is. Not lazily: the kernel
+        // Nothing is reserved for root, so that "95 % full" is of all space. Not lazily: the kernel
         // would write inode tables meanwhile.
         let mut mkfs = Mkfs::new()
             .journal_mib(32)
@@ -59,7 +59,7 @@ impl Peer {
         self.image.path()
     }
 
-    /// Mounts or opens it.
+    /// Mounts or opens the volume.
     pub(super) fn start(&self) -> Result<Box<dyn Surface>> {
         let mounter = match &self.kind {
             Kind::Library => {
@@ -85,7 +85,7 @@ impl Peer {
         Ok(Box::new(Directory::new(mounter.mount(self.image.path())?)))
     }
 
-    /// A volume that is damaged has not aged well.
+    /// Checks the volume: a damaged volume has no valid result.
     pub(super) fn check(&self) -> Result<()> {
         self.image.e2fsck_fn().context("after the phase")
     }

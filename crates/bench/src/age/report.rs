@@ -1,4 +1,4 @@
-//! The result: what the judge counted, side by side.
+//! The report: the judge's measurements of all peers, side by side.
 
 use std::fmt::Write as _;
 
@@ -9,21 +9,21 @@ use super::config::AgeConfig;
 use super::judge::Aged;
 use crate::compare::table::{self, Table};
 
-/// What a phase left.
+/// The state after a phase.
 #[derive(Clone, Debug, Serialize)]
 pub struct Stage {
-    /// How full the volume was kept.
+    /// Fullness of the volume, 0 to 1.
     pub full: f64,
-    /// Seconds to fill it so far.
+    /// Time spent on filling so far, seconds.
     pub fill_seconds: f64,
-    /// Seconds of each day after that.
+    /// Time of each day of use, seconds.
     pub day_seconds: Vec<f64>,
-    /// The volume then.
+    /// The measurements of the volume.
     pub aged: Aged,
 }
 
 impl Stage {
-    /// Seconds of a day, on the mean over a part of them.
+    /// Mean seconds per day, over a part of the days.
     fn seconds(&self, last: bool) -> f64 {
         let third = self.day_seconds.len().div_ceil(3);
         let days = if last {
@@ -41,20 +41,20 @@ impl Stage {
 pub struct Life {
     /// Its name.
     pub peer: String,
-    /// A stage per phase.
+    /// Its stages, one per phase.
     pub stages: Vec<Stage>,
 }
 
 /// All lives.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// What decided the script.
+    /// Seed of the script.
     pub seed: u64,
-    /// Bytes of each image.
+    /// Size of each image, bytes.
     pub image_bytes: u64,
-    /// What was written in a day, as a part of the volume.
+    /// Amount written per day, as a fraction of the volume.
     pub churn: f64,
-    /// Ratios are to the first.
+    /// The lives; ratios are relative to the first.
     pub lives: Vec<Life>,
     #[serde(skip)]
     names: Vec<String>,
@@ -78,7 +78,7 @@ impl Report {
         }
     }
 
-    /// How many times the first peer's extents this one has after this phase.
+    /// The ratio of this peer's extents to the first peer's after this phase.
     pub fn extents_ratio(&self, peer: usize, phase: usize) -> Option<f64> {
         let extents = |peer: usize| {
             let stage = self.lives.get(peer)?.stages.get(phase)?;
@@ -178,7 +178,7 @@ impl Report {
         )
     }
 
-    /// For a terminal.
+    /// The report for a terminal.
     pub fn text(&self) -> String {
         let mut out = format!("{}\n", self.head());
         for (title, table) in self.tables() {
@@ -187,7 +187,7 @@ impl Report {
         out
     }
 
-    /// As Markdown.
+    /// The report as Markdown.
     pub fn markdown(&self) -> String {
         let mut out = format!("{}\n", self.head());
         for (title, table) in self.tables() {
@@ -196,10 +196,10 @@ impl Report {
         out
     }
 
-    /// As JSON.
+    /// The report as JSON.
     ///
     /// # Errors
-    /// A number that JSON has not.
+    /// A number that JSON cannot express.
     pub fn json(&self) -> Result<String> {
         Ok(serde_json::to_string_pretty(self)?)
     }

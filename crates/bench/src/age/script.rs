@@ -1,33 +1,33 @@
-//! The life of a volume, from a seed: which files are made, grown by several writers at a time,
-//! cut, overwritten and deleted, day by day, at a given fullness.
+//! The script of a volume's life, generated from a seed: files are made, grown by several writers
+//! at a time, cut, overwritten and deleted, day by day, at a given fullness.
 //!
-//! The script knows nothing of the file system that it runs on, so every file system gets the very
-//! same calls.
+//! The script is independent of the file system that it runs on, so every file system gets exactly
+//! the same calls.
 
 use std::f64::consts::TAU;
 
 use fastrand::Rng;
 
-/// Files that are written at the same time.
+/// Number of files written at the same time.
 pub(super) const WRITERS: usize = 8;
 
-/// What the script is about.
+/// The parameters of a script.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
-    /// Decides everything.
+    /// The seed.
     pub(super) seed: u64,
-    /// Bytes of a block of the volume.
+    /// Block size of the volume, bytes.
     pub(super) block: u64,
-    /// Blocks that files can have.
+    /// Number of blocks available to files.
     pub(super) capacity: u64,
-    /// What is written in a day, as a part of the capacity.
+    /// Amount written per day, as a fraction of the capacity.
     pub(super) churn: f64,
 }
 
-/// One call. Files and directories are numbers; a slot holds an open file.
+/// A call. Files and directories are identified by numbers; a slot holds an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Op {
-    /// Makes a directory (in the root, without a parent).
+    /// Makes a directory (without a parent, in the root).
     MakeDir { dir: u32, parent: Option<u32> },
     /// Removes an empty directory.
     RemoveDir { dir: u32 },
@@ -43,7 +43,7 @@ pub(super) enum Op {
     Close { slot: usize },
     /// Sets the size of a file that is not open.
     Truncate { file: u32, len: u64 },
-    /// Renames `file` over `old`, which ends; they are in the same directory.
+    /// Renames `file` over `old` in the same directory; `old` is gone.
     Replace { file: u32, old: u32 },
     /// Deletes a file.
     Remove { file: u32 },
@@ -56,39 +56,39 @@ struct File {
     id: u32,
     dir: u32,
     bytes: u64,
-    /// Grows day by day.
+    /// The file is a log: it grows day by day.
     log: bool,
 }
 
-/// Directories below the root at first, and in each of them.
+/// Number of directories below the root at first, and in each of them.
 const TOP: u32 = 16;
 const BELOW: u32 = 6;
-/// One file in so many is a log.
+/// One file in this many is a log.
 const LOGS: usize = 40;
-/// Bytes of the median file, and the deviation of the logarithm.
+/// Size of the median file, bytes, and the standard deviation of the logarithm.
 const MEDIAN: f64 = 12_288.0;
 const SIGMA: f64 = 2.3;
-/// The largest file, as a part of the capacity.
+/// Size of the largest file, as a fraction of the capacity.
 const LARGEST: f64 = 1.0 / 64.0;
 
-/// Makes the calls, and remembers what is there.
+/// Generates the calls, and keeps track of the existing files.
 #[derive(Debug)]
 pub(super) struct Script {
     shape: Shape,
     rng: Rng,
     files: Vec<File>,
-    /// Directories that hold files, with what they lie in.
+    /// Directories with files, each with its parent.
     dirs: Vec<(u32, Option<u32>)>,
     next_file: u32,
     next_dir: u32,
-    /// Blocks in use.
+    /// Number of blocks in use.
     used: u64,
     written: u64,
     out: Vec<Op>,
 }
 
 impl Script {
-    /// A script from its beginning.
+    /// Starts a script.
     pub(super) fn new(shape: Shape) -> Self {
         let mut this = Self {
             shape,
@@ -110,8 +110,8 @@ impl Script {
         this
     }
 
-    /// The calls of one day; the volume is at most `target` full (0 to 1) all through it. A day
-    /// ends when enough was written, or (`fill`) when the target is reached.
+    /// The calls of one day; the volume is at most `target` full (0 to 1) all the time. A day ends
+    /// when enough was written, or (with `fill`) when the target is reached.
     pub(super) fn day(&mut self, target: f64, fill: bool) -> Vec<Op> {
         let limit = (target * self.shape.capacity as f64) as u64;
         let quota = (self.shape.churn * (self.shape.capacity * self.shape.block) as f64) as u64;
@@ -143,7 +143,7 @@ impl Script {
         dir
     }
 
-    /// A log-normal size.
+    /// A random size, log-normal.
     fn size(&mut self) -> u64 {
         let (a, b) = (1.0 - self.rng.f64(), self.rng.f64());
         let normal = (-2.0 * a.ln()).sqrt() * (TAU * b).cos();
@@ -170,7 +170,7 @@ impl Script {
         self.out.push(Op::Remove { file: gone.id });
     }
 
-    /// New files, some in the same directory, written side by side.
+    /// Makes new files, some in the same directory, and writes them concurrently.
     fn new_files(&mut self, limit: u64) {
         let mut dir = self.any_dir();
         let sizes: [u64; WRITERS] = std::array::from_fn(|_| self.size());
@@ -206,7 +206,7 @@ impl Script {
         });
     }
 
-    /// Files grow side by side: logs, mostly, by little; others by some of their size.
+    /// Grows files concurrently: mostly logs, by little; others by a part of their size.
     fn grow_files(&mut self, limit: u64) {
         let mut jobs: Vec<(usize, u64, u64)> = Vec::new();
         let mut chosen: Vec<u32> = Vec::new();
@@ -250,7 +250,7 @@ impl Script {
         None
     }
 
-    /// Writes jobs (slot, offset, bytes) in pieces, a random one of the files at a time.
+    /// Writes jobs (slot, offset, bytes) in pieces; each piece is of a random job.
     fn write(&mut self, mut jobs: Vec<(usize, u64, u64)>) {
         while !jobs.is_empty() {
             let at = self.rng.usize(..jobs.len());
@@ -277,7 +277,7 @@ impl Script {
         }
     }
 
-    /// A part of a file is written again in its place.
+    /// Overwrites a part of a file in place.
     fn overwrite(&mut self) {
         if self.files.is_empty() {
             return self.written += 1;
@@ -293,7 +293,7 @@ impl Script {
         self.write(vec![(0, from, len)]);
     }
 
-    /// A file loses its end; it may grow again later.
+    /// Truncates a file; it may grow again later.
     fn cut(&mut self) {
         if self.files.is_empty() {
             return self.written += 1;
@@ -306,7 +306,7 @@ impl Script {
         self.out.push(Op::Truncate { file: file.id, len });
     }
 
-    /// A file is saved as editors do: a new one is written, synced, and renamed over it.
+    /// Saves a file as editors do: a new one is written, synced, and renamed over the old one.
     fn replace(&mut self, limit: u64) {
         if self.files.is_empty() {
             return self.written += 1;
@@ -323,7 +323,7 @@ impl Script {
         }
         let file = self.create(0, old.dir);
         self.write(vec![(0, 0, old.bytes)]);
-        // Synced before the rename: it is open no more, so by its last close.
+        // The file is synced before the rename, through a new descriptor because it was closed.
         self.out.push(Op::Open { slot: 0, file });
         self.out.push(Op::Sync { slot: 0 });
         self.out.push(Op::Close { slot: 0 });
@@ -332,7 +332,7 @@ impl Script {
         self.files[at].id = file;
     }
 
-    /// A directory goes with all that is in it, and another is begun elsewhere.
+    /// Removes a directory with its content, and makes another one elsewhere.
     fn new_project(&mut self) {
         let at = self.rng.usize(..self.dirs.len());
         let (dir, parent) = self.dirs[at];
@@ -380,7 +380,7 @@ mod tests {
         assert_ne!(days(1), days(2));
     }
 
-    /// What the calls say of the files' sizes is what the script believes of the volume's fullness.
+    /// The fullness by the sizes in the calls equals the fullness that the script assumes.
     #[test]
     fn the_volume_is_as_full_as_asked() {
         let mut script = Script::new(SHAPE);

@@ -1,5 +1,5 @@
-//! A file system that a script is run on: a mounted directory, or a volume that is open as a
-//! library.
+//! The interface between a script and a file system: a mounted directory, or a volume that is open
+//! as a library.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -37,7 +37,7 @@ fn slot<T>(slots: &mut [Option<T>; WRITERS], slot: usize) -> Result<&mut T> {
     held.ok_or_else(|| anyhow!("nothing is open in slot {slot}"))
 }
 
-/// A mount.
+/// A directory of a mount.
 pub(super) struct Directory {
     slots: [Option<File>; WRITERS],
     root: PathBuf,
@@ -106,8 +106,8 @@ impl Surface for Directory {
 
     fn sync_all(&mut self) -> Result<()> {
         rustix::fs::syncfs(File::open(&self.root)?)?;
-        // The kernel keeps syncfs from FUSE servers; a synced directory commits all that came
-        // before.
+        // The kernel does not pass syncfs to FUSE servers; the sync of a directory commits all
+        // earlier changes.
         Ok(File::open(&self.root)?.sync_all()?)
     }
 
@@ -116,18 +116,18 @@ impl Surface for Directory {
     }
 }
 
-/// A volume that is open in this process. What has a slot is done as by the thread of a processor
-/// of that number, for journals with lanes.
+/// A volume that is open in this process. Calls with a slot run as the thread of the processor of
+/// that number, for journals with lanes.
 pub(super) struct Library {
     slots: [Option<OpenRef>; WRITERS],
     volume: Arc<Volume>,
 }
 
-/// Waits for the answer of a call that gives it later.
+/// Waits for the answer of an asynchronous call.
 fn wait(call: impl FnOnce(Done)) -> Result<()> {
     let (answer, answered) = mpsc::channel();
     call(Box::new(move |result| {
-        // Nobody waits only if this thread is gone.
+        // The send fails only if this thread is gone.
         let _ = answer.send(result);
     }));
     Ok(answered.recv().context("no answer to a sync")??)
@@ -247,7 +247,7 @@ impl Surface for Library {
     }
 }
 
-/// The name space of a script: which path a number has.
+/// The name space of a script: the path of each number.
 #[derive(Debug, Default)]
 pub(super) struct Paths {
     dirs: HashMap<u32, String>,
@@ -283,7 +283,7 @@ impl Paths {
         Ok(format!("{}/f{name}", self.dir(*dir)?))
     }
 
-    /// `file` now has the name of `old`, which is no more.
+    /// Gives `file` the name of `old`, which no longer exists.
     pub(super) fn replace(&mut self, file: u32, old: u32) {
         if let Some(place) = self.files.remove(&old) {
             self.files.insert(file, place);

@@ -13,11 +13,11 @@ use super::{
 /// Arguments of `bench compare`.
 #[derive(Clone, Debug, Args)]
 pub struct CompareArgs {
-    /// Mounted directories with their names in the report. Ratios are to the first.
+    /// Mounted directories with their names in the report. Ratios are relative to the first.
     #[arg(value_name = "NAME=DIR", value_parser = target, required_unless_present = "setup")]
     targets: Vec<(String, PathBuf)>,
-    /// Compare StetFS with the kernel's ext4, set up from nothing: each on an image of its own
-    /// behind a loop device (needs root); everything is taken down again.
+    /// Compare StetFS with the kernel's ext4 on new images, each behind a loop device (needs root).
+    /// Everything is taken down again.
     #[arg(long, conflicts_with = "targets")]
     setup: bool,
     /// With --setup: StetFS mounts to compare, each given by its mount options, e.g.
@@ -28,11 +28,11 @@ pub struct CompareArgs {
     #[arg(long, value_name = "PROGRAM", requires = "setup")]
     old: Option<PathBuf>,
     /// With --setup: before a workload mounts again (steady, stream), wait until the kernel of a
-    /// virtual machine has given its free memory back to the host, as it has after a while.
+    /// virtual machine has given its free memory back to the host, as it does with time.
     #[arg(long, requires = "setup")]
     untouched: bool,
-    /// With --setup: mounts of the kernel's to compare with (ordered, journal and writeback are
-    /// ext4's). Ratios are to the first.
+    /// With --setup: kernel mounts to compare with (ordered, journal and writeback are ext4's).
+    /// Ratios are relative to the first.
     #[arg(
         long,
         value_name = "NAME",
@@ -51,63 +51,63 @@ pub struct CompareArgs {
     #[arg(long, value_name = "NAME", requires = "setup")]
     model: Option<stetfs_flash::Model>,
     /// With --setup: make each image a file on an XFS of its own, which can share blocks
-    /// (reflinks); StetFS is given the file, the kernel's ext4 a loop device over it.
+    /// (reflinks); StetFS opens the file, the kernel's ext4 a loop device over it.
     #[arg(long, requires = "setup", conflicts_with = "model")]
     xfs: bool,
     /// Run only these workloads.
     #[arg(short, long = "workload", value_name = "NAME", value_delimiter = ',', value_parser = workload, long_help = workload_help())]
     workloads: Vec<Workload>,
-    /// Run them beside a writer of so many MB/s that syncs nothing, one after the other for each
-    /// rate; 0: alone. It appends, and empties its file when that is long; `500-in-place`:
-    /// then it writes the file again instead.
+    /// Run the workloads beside a writer without syncs, once for each of these rates in MB/s; 0:
+    /// alone. The writer appends, and empties its file when that is long; with `500-in-place` it
+    /// overwrites the file instead.
     #[arg(long, value_name = "MB/S", value_delimiter = ',', default_value = "0")]
     beside: Vec<Beside>,
     /// Rounds of each workload on each target (5, or 3 with --quick).
     #[arg(short, long)]
     rounds: Option<u32>,
-    /// A first look in a minute or so: less work a round.
+    /// Do less work per round, for a first impression in about a minute.
     #[arg(long)]
     quick: bool,
-    /// Writes with a sync a round, in each of the two latency workloads.
+    /// Synced writes per round, in each of the two latency workloads.
     #[arg(long, value_name = "N")]
     syncs: Option<u32>,
-    /// Files per thread a round, in the workloads on names.
+    /// Files per thread and round, in the workloads on names.
     #[arg(long, value_name = "N")]
     names: Option<u32>,
-    /// MiB that are written and read a round.
+    /// MiB that are written and read per round.
     #[arg(long, value_name = "MIB")]
     stream_size: Option<u64>,
-    /// Files of the repository that is cloned.
+    /// Files of the cloned repository.
     #[arg(long, value_name = "N")]
     git_files: Option<u32>,
-    /// SQLite transactions a round.
+    /// SQLite transactions per round.
     #[arg(long, value_name = "N")]
     transactions: Option<u32>,
-    /// Seconds a round, in the workloads of server profiles and on PostgreSQL.
+    /// Seconds per round, in the workloads of server profiles and on PostgreSQL.
     #[arg(long, value_name = "SECONDS")]
     profile_seconds: Option<u32>,
-    /// Files of PostMark's pool at first.
+    /// Initial files of PostMark's pool.
     #[arg(long, value_name = "N")]
     postmark_files: Option<u32>,
-    /// PostMark transactions a round.
+    /// PostMark transactions per round.
     #[arg(long, value_name = "N")]
     postmark_transactions: Option<u32>,
     /// Sizes of PostMark's files in bytes, e.g. 500-10000.
     #[arg(long, value_name = "LEAST-MOST", value_parser = range)]
     postmark_sizes: Option<(usize, usize)>,
-    /// Clients of PostgreSQL at the same time.
+    /// Concurrent clients of PostgreSQL.
     #[arg(long, value_name = "N")]
     clients: Option<u32>,
-    /// pgbench's scale factor: so many times 100 000 accounts, about 15 MB.
+    /// pgbench's scale factor, in units of 100 000 accounts, about 15 MB.
     #[arg(long, value_name = "N")]
     scale: Option<u32>,
-    /// MiB of the tree that is copied.
+    /// MiB of the copied tree.
     #[arg(long, value_name = "MIB")]
     copy_size: Option<u64>,
-    /// The sqlite3 program.
+    /// Path of the sqlite3 program.
     #[arg(long, value_name = "PROGRAM", default_value = "sqlite3")]
     sqlite3: PathBuf,
-    /// Also write compare.txt, compare.md, compare.json and compare.svg into this directory.
+    /// Write compare.txt, compare.md, compare.json and compare.svg into this directory, too.
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
 }

@@ -1,26 +1,26 @@
-//! What to compare and how.
+//! Configuration of a comparison.
 
 use std::path::PathBuf;
 
 use super::{Beside, Sizes, Target, Workload};
 
-/// What to compare and how.
+/// Configuration of a comparison.
 #[derive(Debug)]
 pub struct CompareConfig {
-    /// The file systems; ratios are to the first.
+    /// The file systems; ratios are relative to the first.
     pub targets: Vec<Target>,
-    /// What is run.
+    /// The workloads.
     pub workloads: Vec<Workload>,
-    /// What each workload runs beside, one after the other.
+    /// The background writers, one after the other, beside which each workload runs.
     pub beside: Vec<Beside>,
-    /// How often each workload runs on each target.
+    /// Number of runs of each workload on each target.
     pub rounds: u32,
-    /// How much work a round does.
+    /// The amount of work per round.
     pub sizes: Sizes,
     /// The `sqlite3` program for the SQLite workloads.
     pub sqlite3: PathBuf,
-    /// Where each run of a workload is kept as soon as it is done, and looked for: an interrupted
-    /// call goes on from there.
+    /// The file that keeps the result of each run as soon as it is done: an interrupted call
+    /// continues from it.
     pub saved: Option<PathBuf>,
     /// Show a progress bar (on standard error, if that is a terminal).
     pub progress: bool,
@@ -41,7 +41,7 @@ impl CompareConfig {
         }
     }
 
-    /// Three small rounds.
+    /// Changes it to three small rounds.
     #[must_use]
     pub fn quick(mut self) -> Self {
         self.rounds = 3;

@@ -1,4 +1,4 @@
-//! What reached the block device below a target.
+//! Counters of the block device below a target.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -11,8 +11,8 @@ use stetfs_flash::ftl;
 /// Requests at a block device, from its `stat` file in sysfs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counters {
-    /// Write requests. Linux counts a flush that goes alone, an empty write, among them; simulated
-    /// flash does not.
+    /// Write requests. Linux counts a separate flush, an empty write, among them; simulated flash
+    /// does not.
     pub writes: f64,
     /// Flush requests.
     pub flushes: f64,
@@ -33,19 +33,19 @@ impl From<Stats> for Counters {
     }
 }
 
-/// What became of simulated flash during a piece of work.
+/// Wear of simulated flash during a piece of work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Worn {
-    /// Pages programmed for each that the host wrote.
+    /// Pages programmed per page that the host wrote.
     pub waf: f64,
-    /// Blocks erased for a thousand operations.
+    /// Blocks erased per thousand operations.
     pub erases: f64,
     /// Pages shared per operation.
     pub shares: f64,
 }
 
 impl Worn {
-    /// Between two readings of the counters, with so many operations.
+    /// The difference between two readings of the counters, for `operations` operations.
     pub(super) fn since(now: ftl::Counters, then: ftl::Counters, operations: f64) -> Self {
         let grew = |of: fn(&ftl::Counters) -> u64| of(&now).saturating_sub(of(&then)) as f64;
         Self {
@@ -64,7 +64,8 @@ impl Counters {
             .split_whitespace()
             .filter_map(|f| f.parse().ok())
             .collect();
-        // Documentation/block/stat.rst: 2 and 6 count sectors of 512 bytes, 15 flushes.
+        // Documentation/block/stat.rst: fields 2 and 6 count sectors of 512 bytes, field 15
+        // flushes.
         Some(Self {
             writes: *field.get(4)?,
             flushes: *field.get(15)?,
@@ -73,7 +74,7 @@ impl Counters {
         })
     }
 
-    /// What came in since `earlier`, per operation.
+    /// The requests since `earlier`, per operation.
     pub(super) fn since(self, earlier: Self, operations: f64) -> Self {
         let per = |now: f64, then: f64| (now - then) / operations.max(1.0);
         Self {
@@ -85,8 +86,8 @@ impl Counters {
     }
 }
 
-/// The sysfs directory of the block device that holds `dir`: of its own device, or (for a FUSE
-/// mount) of the device that the mount table names as its source.
+/// The sysfs directory of the block device that holds `dir`: its own device, or (for a FUSE mount)
+/// the source in the mount table.
 pub(super) fn below(dir: &Path) -> Option<PathBuf> {
     let number = fs::metadata(dir).ok()?.dev();
     let sysfs = PathBuf::from(format!(

@@ -1,4 +1,4 @@
-//! The bar figure, and all files of a report.
+//! The bar figure, and the files of a report.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use plotters::style::{
 use super::{Report, Value};
 use crate::files::write_all;
 
-/// A palette that people with colour blindness can tell apart (Okabe and Ito).
+/// A palette that is distinguishable with colour blindness (Okabe and Ito).
 pub(crate) const COLOURS: [RGBColor; 10] = [
     RGBColor(0x99, 0x99, 0x99),
     RGBColor(0x00, 0x72, 0xB2),
@@ -31,21 +31,21 @@ const BAR: i32 = 12;
 const GAP: i32 = 10;
 const LEFT: i32 = 250;
 const SCALE: i32 = 520;
-/// Room for the labels of the longest bars.
+/// Space for the labels of the longest bars, pixels.
 const RIGHT: i32 = 220;
-/// Without the legend.
+/// The top margin without the legend, pixels.
 const TOP: i32 = 76;
-/// Where the legend begins.
+/// The left edge of the legend, pixels.
 const LEGEND: i32 = 52;
 const LEGEND_ROW: i32 = 18;
-/// Where the scale may end; bars that are longer end there, and their number tells the rest.
+/// Possible ends of the scale; longer bars are cut off, and their numbers state the value.
 const ENDS: [f64; 3] = [3.0, 6.0, 12.0];
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 
 impl Report {
     /// Writes `compare.txt`, `compare.md`, `compare.json` and `compare.svg` into `dir`, which is
-    /// made if lacking.
+    /// created if it does not exist.
     pub fn write(&self, dir: &Path) -> Result<()> {
         let files = [
             ("compare.txt", self.text()),
@@ -62,8 +62,8 @@ impl Report {
     }
 }
 
-/// One group of bars per metric: how much better each target is than the first (1 is equal, longer
-/// is better).
+/// Draws a group of bars per metric: the advantage of each target over the first (1 is equal,
+/// longer is better).
 fn draw(report: &Report) -> Result<String> {
     let targets = i32::try_from(report.targets.len())?;
     let group = targets * BAR + GAP;
@@ -87,7 +87,7 @@ fn draw(report: &Report) -> Result<String> {
     Ok(out)
 }
 
-/// Where the targets' names stand below the caption: pixels to the right and down, in rows.
+/// The positions of the targets' names below the caption: pixels to the right and down, in rows.
 fn legend(report: &Report) -> Result<Vec<(i32, i32)>> {
     let (mut x, mut y) = (10, 0);
     report
@@ -113,7 +113,7 @@ pub(crate) fn style(size: i32, h: HPos) -> TextStyle<'static> {
         .pos(Pos::new(h, VPos::Center))
 }
 
-/// Where the scale of a report ends: behind all of its bars and marks, if it may.
+/// The end of the scale of a report: beyond all bars and marks, if allowed.
 fn end(report: &Report) -> f64 {
     let bars = report.metrics.iter().flat_map(|metric| {
         let of = |value: &Value| value.advantage(metric.better);
@@ -128,7 +128,7 @@ fn end(report: &Report) -> f64 {
     fits.unwrap_or(ENDS[ENDS.len() - 1])
 }
 
-/// Pixels of a bar, on a scale that ends at `end`.
+/// The length of a bar in pixels, on a scale that ends at `end`.
 fn length(advantage: f64, end: f64) -> i32 {
     #[allow(
         clippy::cast_possible_truncation,
@@ -138,8 +138,8 @@ fn length(advantage: f64, end: f64) -> i32 {
     pixels
 }
 
-/// Where the groups of bars stand: the first begins at `head`, each is `group` high, and the whole
-/// figure `height`; the scale ends at `end`.
+/// The layout of the groups of bars: the first begins at `head`, each is `group` high, and the
+/// whole figure `height`; the scale ends at `end`.
 struct Layout {
     head: i32,
     group: i32,
@@ -164,7 +164,7 @@ fn paint(area: &Area<'_>, report: &Report, layout: &Layout, legend: &[(i32, i32)
     Ok(())
 }
 
-/// What the figure is of, and the names of the targets.
+/// Draws the captions of the figure, and the names of the targets.
 fn paint_captions(area: &Area<'_>, report: &Report, legend: &[(i32, i32)]) -> Painted {
     let first = report.targets.first().map_or("", String::as_str);
     let paper = match report.paper.is_empty() {
@@ -197,7 +197,7 @@ fn paint_scale(area: &Area<'_>, layout: &Layout) -> Painted {
         head, height, end, ..
     } = layout;
     let ticks = (0..=6).map(|tick| f64::from(tick) * end / 6.0);
-    // Where all are equal is told, too.
+    // The line of equal values is marked, too.
     let even = (end > 6.0).then_some(1.0);
     for at in ticks.chain(even) {
         let x = LEFT + length(at, end);

@@ -1,11 +1,11 @@
-//! File systems that are made on images.
+//! The file systems that can be made on images.
 
 use std::process::Command;
 
 use anyhow::{Context, Result};
 use stetfs_testkit::{Image, LoopDev, Mkfs, cmd};
 
-/// What is made on the image of a peer.
+/// The file system on the image of a peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
     /// ext4 as mke2fs makes it.
@@ -18,7 +18,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// Makes it, with its journal on the device `journal` if there is one.
+    /// Makes the file system, with its journal on the device `journal` if there is one.
     pub(super) fn make(
         self,
         image: &Image,
@@ -28,14 +28,14 @@ impl Format {
         if self == Format::Xfs {
             let log = format!("size={journal_mib}m");
             let mut mkfs = Command::new("mkfs.xfs");
-            // No discard: it would punch the written image.
+            // Without discards, which would punch holes into the written image.
             mkfs.args(["-q", "-f", "-K", "-m", "reflink=1", "-l", &log]);
             mkfs.arg(image.path());
             return cmd::run(&mut mkfs)
                 .map(drop)
                 .context("making an XFS (Debian: apt install xfsprogs)");
         }
-        // Not lazily: the kernel would zero inode tables while the first workload runs.
+        // Not lazily: the kernel would zero inode tables during the first workload.
         let mut mkfs = Mkfs::new()
             .extended("lazy_itable_init=0")
             .extended("lazy_journal_init=0")
@@ -50,7 +50,7 @@ impl Format {
         image.mkfs(&mkfs)
     }
 
-    /// Whether the unmounted image is in order.
+    /// Checks the unmounted image.
     pub(super) fn check(self, image: &Image) -> Result<()> {
         match self {
             Format::Xfs => {

@@ -1,4 +1,4 @@
-//! A file system that holds an image, and can share blocks of it.
+//! A host file system for an image, which can share its blocks.
 
 use std::path::PathBuf;
 
@@ -7,13 +7,13 @@ use stetfs_testkit::{Image, KernelMount, LoopDev, LoopOptions, Scratch};
 
 use super::format::Format;
 
-/// XFS has at least so much beside the image: its log, and what is given new blocks.
+/// Bytes of XFS beside the image: its log, and blocks that are unshared.
 const BESIDE: u64 = 512 << 20;
-/// MiB of its log.
+/// Size of its log, MiB.
 const LOG_MIB: u32 = 64;
 
-/// An XFS of its own in a loop device over a written file, without the host's page cache between:
-/// what it writes and flushes for the image is what that device gets.
+/// An XFS in a loop device over a written file, without the host's page cache: that device gets
+/// exactly the writes and flushes that XFS makes for the image.
 pub(super) struct XfsHost {
     mount: KernelMount,
     // Dropped after the mount.
@@ -21,7 +21,7 @@ pub(super) struct XfsHost {
 }
 
 impl XfsHost {
-    /// With room for an image of `bytes`, the blocks of a quarter of it twice.
+    /// With space for an image of `bytes`, and a second copy of a quarter of its blocks.
     pub(super) fn new(bytes: u64) -> Result<Self> {
         let disk = Image::sparse(bytes + bytes / 4 + BESIDE)?;
         Format::Xfs.make(&disk, LOG_MIB, None)?;
@@ -37,7 +37,7 @@ impl XfsHost {
         })
     }
 
-    /// A sparse file on it.
+    /// Makes a sparse file on it.
     pub(super) fn image(&self, bytes: u64) -> Result<Image> {
         let path = self.mount.path().join("image");
         std::fs::File::create_new(&path)?.set_len(bytes)?;

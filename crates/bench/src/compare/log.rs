@@ -1,4 +1,4 @@
-//! What the journal of a StetFS mount did meanwhile, from `stetfs stat`.
+//! The counters of a StetFS mount's journal, from `stetfs stat`.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +9,7 @@ use stetfs::low::Fs;
 
 use super::program::output;
 
-/// The counters that are used, as `stetfs stat --json` gives them below `journal`.
+/// The counters used here, as `stetfs stat --json` shows them below `journal`.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub(crate) struct LogCounters {
     commits: u64,
@@ -32,7 +32,7 @@ struct Stat {
 }
 
 impl LogCounters {
-    /// Asks the server of the mount at `dir`; `stetfs` is the program to ask with.
+    /// Reads them from the server of the mount at `dir`, with the program `stetfs`.
     pub(super) fn ask(stetfs: &Path, dir: &Path) -> Result<Self> {
         let text = output(Command::new(stetfs).args(["stat", "--json"]).arg(dir))?;
         let stat: Stat = serde_json::from_str(&text)
@@ -40,7 +40,7 @@ impl LogCounters {
         Ok(stat.journal)
     }
 
-    /// Those of a volume that is open in this process.
+    /// The counters of a volume that is open in this process.
     pub(crate) fn of(fs: &Fs) -> Self {
         let j = fs.stats().journal;
         Self {
@@ -59,8 +59,7 @@ impl LogCounters {
         }
     }
 
-    /// What changes waited for and copied since `earlier`, in so many operations; none after a
-    /// remount.
+    /// Waits and copies of changes since `earlier`, per operation; `None` after a remount.
     pub(crate) fn waits_since(self, earlier: Self, operations: f64) -> Option<Waits> {
         let per = |field: fn(&Self) -> u64| {
             let since = field(&self).checked_sub(field(&earlier))?;
@@ -76,7 +75,7 @@ impl LogCounters {
         })
     }
 
-    /// What was done since `earlier`; none if nothing was committed.
+    /// The activity of the log since `earlier`; `None` if there was no commit.
     pub(crate) fn since(self, earlier: Self) -> Option<Packing> {
         // Counters start again with a remount.
         let since = |field: fn(&Self) -> u64| field(&self).checked_sub(field(&earlier));
@@ -93,44 +92,44 @@ impl LogCounters {
     }
 }
 
-/// What changes waited for, and copied, per operation.
+/// Waits and copies of changes, per operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Waits {
     /// Waits for a transaction's snapshot.
     pub locked: f64,
-    /// Microseconds of those.
+    /// Time of these waits, microseconds.
     pub locked_micros: f64,
-    /// Waits for room in the log.
+    /// Waits for space in the log.
     pub room: f64,
-    /// Microseconds of those.
+    /// Time of these waits, microseconds.
     pub room_micros: f64,
     /// Pages copied because a snapshot held them.
     pub copies: f64,
-    /// Microseconds of that.
+    /// Time of these copies, microseconds.
     pub copying_micros: f64,
 }
 
 impl Waits {
-    /// Whether there was any of it.
+    /// Whether any of them is not zero.
     pub(super) fn any(&self) -> bool {
         self.locked + self.room + self.copies > 0.0
     }
 }
 
-/// How the transactions of a workload went into the log, and from there home.
+/// The compression of a workload's transactions in the log, and their way to home locations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Packing {
     /// Transactions committed.
     pub commits: f64,
-    /// Bytes written to the log by bytes of the images in it. Heads, tables and padding to whole
-    /// blocks count.
+    /// Bytes written to the log divided by the bytes of the images in it. Headers, tables and
+    /// padding to whole blocks count.
     pub ratio: f64,
-    /// Processor time of packing, microseconds per transaction.
+    /// Processor time of compression, microseconds per transaction.
     pub micros: f64,
-    /// Blocks that checkpoints had the device share home.
+    /// Blocks that checkpoints shared with their home locations.
     #[serde(default)]
     pub shared: f64,
-    /// Blocks that they wrote home.
+    /// Blocks that checkpoints copied to their home locations.
     #[serde(default)]
     pub copied: f64,
 }

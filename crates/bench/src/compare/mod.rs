@@ -1,8 +1,8 @@
-//! Compares mounted file systems: the same workloads on each, in interleaved rounds.
+//! Comparison of mounted file systems: the same workloads on each, in interleaved rounds.
 //!
-//! A round runs one workload once on every target; the order of the targets rotates from round to
-//! round, so that no target always comes first, and what else the machine does hits all alike.
-//! Reported are medians over the rounds and ratios to the first target.
+//! A round runs one workload once on every target. The order of the targets rotates from round to
+//! round, so that no target always comes first, and other load on the machine affects all alike.
+//! The report has medians over the rounds and ratios to the first target.
 
 mod command;
 mod config;
@@ -45,7 +45,7 @@ pub(crate) use work::{Work, drive};
 use work::Shared;
 pub(crate) use work::{Below, Measured, Outcome, sqlite_is_missing, text};
 
-/// Runs the comparison. Each target gets a temporary directory of ours, which is removed again.
+/// Runs the comparison. Each target gets a temporary directory, which is removed at the end.
 pub fn run(config: &mut CompareConfig) -> Result<Report> {
     let runs: Vec<(Workload, Beside)> = config
         .workloads

@@ -1,4 +1,4 @@
-//! What was measured, kept as soon as it is: an interrupted call goes on from there.
+//! Results that are kept as soon as they are measured: an interrupted call continues from them.
 
 use std::path::Path;
 
@@ -19,19 +19,20 @@ pub(crate) struct Run {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Point {
     run: Run,
-    /// How much work it was.
+    /// The amount of work.
     sizes: String,
     outcome: Outcome,
 }
 
-/// The runs that an earlier call of the same program left, and those of this one.
+/// The runs of an earlier call of the same program, and of this one.
 pub(crate) struct Points {
     saved: Saved<Point>,
     sizes: String,
 }
 
 impl Points {
-    /// In the file at `path`, which is made if lacking; without a path nothing is kept.
+    /// Keeps them in the file at `path`, which is created if it does not exist; without a path
+    /// nothing is kept.
     pub(crate) fn open(path: Option<&Path>, sizes: &Sizes) -> Result<Self> {
         Ok(Self {
             saved: Saved::open(path)?,
@@ -39,7 +40,7 @@ impl Points {
         })
     }
 
-    /// What the run gave when it was done, or gives now.
+    /// The kept result of the run, or that of `now`.
     pub(crate) fn of(&self, run: Run, now: impl FnOnce() -> Result<Outcome>) -> Result<Outcome> {
         let found = self.saved.find(|p| p.run == run && p.sizes == self.sizes);
         if let Some(point) = found {

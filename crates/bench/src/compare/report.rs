@@ -1,4 +1,4 @@
-//! The result: numbers, and how they are shown.
+//! The report: the results, as text, Markdown, JSON and tables.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,30 +11,30 @@ use super::table::{self, Table};
 use super::work::{Better, Outcome};
 use super::{Counters, Packing, Waits, Worn};
 
-/// One metric of one target.
+/// The result of one metric on one target.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Value {
-    /// Of each round, in order.
+    /// The value of each round, in order.
     pub rounds: Vec<f64>,
-    /// Over the rounds.
+    /// The median over the rounds.
     pub median: f64,
-    /// This median by that of the first target.
+    /// The ratio of this median to that of the first target.
     pub ratio: f64,
-    /// What the block device got per operation (median over the rounds), where there is one.
+    /// Requests to the block device per operation (median over the rounds), if there is one.
     pub device: Option<Counters>,
-    /// What became of its flash (median over the rounds), if it is simulated.
+    /// Wear of its flash (median over the rounds), if it is simulated.
     #[serde(default)]
     pub worn: Option<Worn>,
-    /// What the journal did (median over the rounds), for mounts of StetFS.
+    /// Activity of the journal (median over the rounds), for mounts of StetFS.
     #[serde(default)]
     pub log: Option<Packing>,
-    /// What its changes waited for and copied (median over the rounds), for StetFS.
+    /// Waits and copies of changes (median over the rounds), for StetFS.
     #[serde(default)]
     pub waits: Option<Waits>,
 }
 
 impl Value {
-    /// How much better than the first target: above 1 is better, whichever direction is good.
+    /// The advantage over the first target: above 1 is better, whichever direction is good.
     pub fn advantage(&self, better: Better) -> f64 {
         match better {
             Better::Higher => self.ratio,
@@ -52,49 +52,49 @@ impl Value {
     }
 }
 
-/// One metric, of all targets in their order.
+/// One metric, with the values of all targets in their order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Metric {
     /// The workload it is from.
     pub workload: String,
-    /// What it is.
+    /// The title.
     pub title: String,
-    /// Of the values.
+    /// The unit of the values.
     pub unit: String,
-    /// Which direction is good.
+    /// The direction that is good.
     pub better: Better,
     /// One value per target.
     pub values: Vec<Value>,
 }
 
-/// What a paper says of a metric.
+/// A paper's value for a metric.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Mark {
-    /// The metric, by its number.
+    /// The index of the metric.
     pub metric: usize,
-    /// The target, by its number.
+    /// The index of the target.
     pub target: usize,
-    /// How much better than the first target.
+    /// The advantage over the first target.
     pub advantage: f64,
 }
 
 /// The result of a comparison.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
-    /// Names of the targets; ratios are to the first.
+    /// Names of the targets; ratios are relative to the first.
     pub targets: Vec<String>,
-    /// Rounds per workload and target.
+    /// Number of rounds per workload and target.
     pub rounds: u32,
-    /// Kernel, processors and what they sleep by, memory.
+    /// Kernel, processors and their idle driver, memory.
     pub machine: String,
     /// All metrics, in the order of the workloads.
     pub metrics: Vec<Metric>,
     /// Workloads that could not run, with the reason.
     pub skipped: Vec<String>,
-    /// What differs between the targets beside the file system.
+    /// Differences between the targets other than the file system.
     #[serde(default)]
     pub notes: Vec<String>,
-    /// What the paper says, for figures.
+    /// The paper's values, for figures.
     #[serde(default)]
     pub paper: Vec<Mark>,
 }
@@ -152,17 +152,17 @@ impl Report {
         }
     }
 
-    /// As JSON.
+    /// The report as JSON.
     pub fn json(&self) -> Result<String> {
         Ok(serde_json::to_string_pretty(self)?)
     }
 
-    /// As tables for a terminal.
+    /// The report as tables for a terminal.
     pub fn text(&self) -> String {
         self.lay_out(table::text)
     }
 
-    /// As Markdown.
+    /// The report as Markdown.
     pub fn markdown(&self) -> String {
         self.lay_out(table::markdown)
     }
@@ -237,12 +237,12 @@ impl Report {
         std::iter::once(self.header()).chain(rows).collect()
     }
 
-    /// How each workload was packed, where any target says.
+    /// The compression of each workload, if a target reports it.
     fn packing(&self) -> Option<Table> {
         self.where_known(|v| v.log.as_ref().map(packed))
     }
 
-    /// How blocks came home, in the metrics where any target shares.
+    /// The blocks written to home locations, for metrics in which a target shares.
     fn homes(&self) -> Option<Table> {
         let shares = |m: &Metric| {
             m.values
@@ -254,12 +254,12 @@ impl Report {
         any.then(|| self.where_known(|v| v.log.as_ref().map(home)))?
     }
 
-    /// What changes waited for and copied, in the metrics where any did.
+    /// The waits and copies of changes, for metrics that have any.
     fn waits(&self) -> Option<Table> {
         self.where_known(|v| v.waits.as_ref().filter(|w| w.any()).map(waited))
     }
 
-    /// A cell for each value, of the metrics that have any.
+    /// A table with a cell for each value, for metrics that have any.
     fn where_known(&self, cell: impl Fn(&Value) -> Option<String>) -> Option<Table> {
         let rows: Table = self
             .metrics
@@ -298,7 +298,7 @@ fn cell(value: &Value, first: bool) -> String {
     out
 }
 
-/// The ratio and the time of packing.
+/// The ratio and the time of compression.
 fn packed(log: &Packing) -> String {
     format!("{} ({})", number(log.ratio), time(log.micros))
 }
@@ -309,7 +309,7 @@ fn worn(w: &Worn) -> String {
     format!("{waf}, {erases}, {shares}")
 }
 
-/// For a snapshot + for room, copying.
+/// Time of waits for a snapshot + for space, and of copies.
 fn waited(w: &Waits) -> String {
     let [locked, room, copying] = [w.locked_micros, w.room_micros, w.copying_micros].map(number);
     format!("{locked} + {room}, {copying}")
@@ -324,7 +324,7 @@ fn time(micros: f64) -> String {
 }
 
 impl Value {
-    /// What the block device and the journal did, in short: for figures.
+    /// Activity of the block device and the journal, in short form for figures.
     pub(super) fn below(&self) -> String {
         let written = self
             .device
@@ -339,7 +339,7 @@ impl Value {
     }
 }
 
-/// Three significant digits, thousands as k.
+/// The number with three significant digits, thousands as k.
 fn number(value: f64) -> String {
     match value.abs() {
         v if v >= 99_950.0 => format!("{:.0}k", value / 1e3),
@@ -351,7 +351,7 @@ fn number(value: f64) -> String {
     }
 }
 
-/// The medians of fields, put together again; none of nothing.
+/// Builds a `T` from the medians of its fields; `None` for an empty slice.
 fn medians<T>(all: &[T], build: impl FnOnce(&dyn Fn(fn(&T) -> f64) -> f64) -> T) -> Option<T> {
     let of = |field: fn(&T) -> f64| median(&all.iter().map(field).collect::<Vec<_>>());
     (!all.is_empty()).then(|| build(&of))
@@ -412,7 +412,7 @@ fn machine() -> String {
                 .ok()
         })
         .map_or(0, |kib| kib >> 20);
-    // It decides how long a processor that sleeps takes to wake, and so much of what is measured.
+    // It determines the wake-up time of a sleeping processor, and so much of the results.
     let idle = stetfs_fuse::idle_driver().unwrap_or_else(|| "unknown".into());
     format!("Linux {kernel}, {processors} processors (cpuidle driver: {idle}), {memory} GiB")
 }

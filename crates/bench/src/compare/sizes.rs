@@ -1,74 +1,74 @@
-//! How much work the workloads do.
+//! The amount of work of the workloads.
 
 use anyhow::{Result, ensure};
 
-/// How much work each workload does. All counts are per round and target.
+/// The amount of work of each workload. All counts are per round and target.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
-    /// Writes with a sync in the latency workloads.
+    /// Synced writes in the latency workloads.
     pub syncs: u32,
-    /// Size in bytes of the file that is overwritten.
+    /// Size of the overwritten file, bytes.
     pub overwrite_bytes: u64,
     /// Files per thread in the create, rename and unlink workload.
     pub names: u32,
-    /// `stat` calls.
+    /// Number of `stat` calls.
     pub stats: u32,
     /// Bytes of the sequential workload.
     pub stream_bytes: u64,
-    /// Files of the repository that is cloned.
+    /// Files of the cloned repository.
     pub git_files: u32,
     /// SQLite transactions.
     pub transactions: u32,
-    /// Seconds of a server profile.
+    /// Time of a server profile, seconds.
     pub profile_seconds: u32,
-    /// Threads, one number after the other, of the workloads that are done by several.
+    /// Numbers of threads, one after the other, for workloads with several threads.
     pub threads: &'static [u32],
     /// Files of the mail server.
     pub mail_files: u64,
-    /// Files that all threads together make of a page each; none: as many as there are names.
+    /// Files of one page each that all threads together make; `None`: as many as `names`.
     pub made_files: Option<u32>,
     /// Files of the file server.
     pub server_files: u64,
-    /// Small files that come and go.
+    /// PostMark: small files that are created and deleted.
     pub postmark: Postmark,
-    /// PostgreSQL.
+    /// PostgreSQL with pgbench.
     pub oltp: Oltp,
-    /// Bytes of the tree that is copied: four fifths in 4 files, the rest in 64.
+    /// Bytes of the copied tree: four fifths in 4 files, the rest in 64.
     pub copy_bytes: u64,
 }
 
-/// The mix of PostMark.
+/// The parameters of PostMark.
 #[derive(Clone, Copy, Debug)]
 pub struct Postmark {
-    /// Files in the pool at first.
+    /// Initial number of files in the pool.
     pub files: u32,
-    /// Directories that they are spread over.
+    /// Number of directories that they are spread over.
     pub directories: u32,
-    /// Transactions: a file is read or appended to, and one made or deleted.
+    /// Number of transactions: each reads or appends to a file, and creates or deletes one.
     pub transactions: u32,
     /// Size in bytes of the smallest file.
     pub least: usize,
-    /// Size in bytes of the largest; also what appending stops at.
+    /// Size in bytes of the largest file; appends stop there, too.
     pub most: usize,
 }
 
-/// What pgbench does.
+/// The parameters of pgbench.
 #[derive(Clone, Copy, Debug)]
 pub struct Oltp {
-    /// Clients at work at the same time.
+    /// Number of concurrent clients.
     pub clients: u32,
-    /// pgbench's scale factor: so many times 100 000 accounts, about 15 MB.
+    /// pgbench's scale factor, in units of 100 000 accounts, about 15 MB.
     pub scale: u32,
-    /// Seconds: long enough for several checkpoints of the server, of which a shorter round has
-    /// one by chance.
+    /// Time in seconds: long enough for several checkpoints of the server; the number in a shorter
+    /// round would be a matter of chance.
     pub seconds: u32,
 }
 
-/// The largest file of PostMark that is taken, bytes: one buffer holds twice that.
+/// Largest allowed size of PostMark's files, bytes: one buffer holds twice that.
 const MOST: usize = 64 << 20;
 
 impl Sizes {
-    /// Enough for steady medians.
+    /// Sizes for steady medians.
     pub fn normal() -> Self {
         Self {
             syncs: 1_000,
@@ -99,7 +99,7 @@ impl Sizes {
         }
     }
 
-    /// A first look, in seconds.
+    /// Sizes for a first impression, in seconds.
     pub fn quick() -> Self {
         let normal = Self::normal();
         Self {
@@ -130,7 +130,7 @@ impl Sizes {
         }
     }
 
-    /// Says what cannot be worked with.
+    /// Checks that the sizes are usable.
     pub(super) fn check(&self) -> Result<()> {
         let mix = &self.postmark;
         ensure!(

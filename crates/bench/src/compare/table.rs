@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 /// A table; the first row is its header.
 pub(crate) type Table = Vec<Vec<String>>;
 
-/// For a terminal: columns to the right, but the first.
+/// The table for a terminal: columns are right-aligned, except the first.
 pub(crate) fn text(table: &Table) -> String {
     let mut widths: Vec<usize> = Vec::new();
     for row in table {
@@ -30,7 +30,7 @@ pub(crate) fn text(table: &Table) -> String {
     out
 }
 
-/// As Markdown.
+/// The table as Markdown.
 pub(crate) fn markdown(table: &Table) -> String {
     let mut out = String::new();
     for (i, row) in table.iter().enumerate() {

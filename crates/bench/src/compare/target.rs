@@ -1,4 +1,4 @@
-//! One of the file systems that are compared.
+//! Targets: the file systems under comparison.
 
 use std::fmt;
 use std::fs;
@@ -17,7 +17,7 @@ use super::log::LogCounters;
 use super::program::checked;
 use super::work::SqliteJournal;
 
-/// Nothing can be made in the directory of a target.
+/// The error for a target in whose directory nothing can be created.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot make a directory in {}: {why}", dir.display())]
 pub struct Unusable {
@@ -26,21 +26,21 @@ pub struct Unusable {
 }
 
 impl Unusable {
-    /// Why.
+    /// The kind of the reason.
     pub fn kind(&self) -> io::ErrorKind {
         self.why.kind()
     }
 }
 
-/// Mounts the file system again; gives its directory and (where there is one) its block device
-/// node.
+/// A function that mounts the file system again; returns its directory and its block device node,
+/// if there is one.
 pub(super) type Remount = Box<dyn FnMut() -> Result<(PathBuf, Option<PathBuf>)> + Send>;
 
-/// What is done to a volume that is open as a library.
+/// Work on a volume that is open as a library.
 pub(super) type OnVolume<'w> = dyn FnMut(&Volume) -> Result<()> + 'w;
 
-/// Unmounts the file system, opens its volume as a library for a piece of work, and mounts it
-/// again; answers as [`Remount`] does.
+/// A function that unmounts the file system, opens its volume as a library for a piece of work, and
+/// mounts it again; returns the same as [`Remount`].
 pub(super) type Library =
     Box<dyn FnMut(&mut OnVolume<'_>) -> Result<(PathBuf, Option<PathBuf>)> + Send>;
 
@@ -51,18 +51,18 @@ pub struct Target {
     device: Option<PathBuf>,
     remount: Option<Remount>,
     library: Option<Library>,
-    /// The program that knows the counters of the journal, of a mount of StetFS.
+    /// The program that reads the journal's counters, for a mount of StetFS.
     stetfs: Option<PathBuf>,
     whole_writes: bool,
-    /// Whether servers on it protect their pages; none: where they have to.
+    /// Whether servers on it protect their pages; `None`: where they have to.
     protects: Option<bool>,
-    /// How SQLite keeps its transactions whole on it.
+    /// The journal mode of SQLite on it.
     sqlite: SqliteJournal,
     /// The simulated flash below it.
     flash: Option<Arc<Ssd>>,
-    /// Its device keeps what is written to it in our memory.
+    /// Its device keeps its content in this process's memory.
     in_memory: bool,
-    /// The name of our directory in it, once made; removed when the target is dropped.
+    /// The name of the working directory in it, once created; removed when the target is dropped.
     work: Option<String>,
 }
 
@@ -76,7 +76,7 @@ impl fmt::Debug for Target {
 }
 
 impl Target {
-    /// A directory on the file system to measure. Its block device is found by itself where there
+    /// A directory on the file system to measure. Its block device is found automatically, if there
     /// is one.
     pub fn new(name: impl Into<String>, dir: impl Into<PathBuf>) -> Self {
         let dir = dir.into();
@@ -96,7 +96,7 @@ impl Target {
         }
     }
 
-    /// Says which block device (node) lies below, where the mount table does not.
+    /// Sets the block device (node) below, if the mount table does not name it.
     #[must_use]
     pub fn on_device(mut self, node: &Path) -> Self {
         if let Some(found) = device::of_node(node) {
@@ -105,65 +105,67 @@ impl Target {
         self
     }
 
-    /// Gives a way to mount it again, which empties every cache, a server's own included.
+    /// Sets the function that mounts it again, which empties every cache, the server's own
+    /// included.
     #[must_use]
     pub(super) fn with_remount(mut self, remount: Remount) -> Self {
         self.remount = Some(remount);
         self
     }
 
-    /// Gives a way to work on the volume as a library.
+    /// Sets the function for work on the volume as a library.
     #[must_use]
     pub(super) fn with_library(mut self, library: Library) -> Self {
         self.library = Some(library);
         self
     }
 
-    /// Says that it is a mount of StetFS, and with which program to ask it for its counters.
+    /// Marks it as a mount of StetFS, whose counters the program `stetfs` reads.
     #[must_use]
     pub(super) fn with_stat(mut self, stetfs: &Path) -> Self {
         self.stetfs = Some(stetfs.to_owned());
         self
     }
 
-    /// Says whether one write call up to 1 MiB is whole or absent after a crash.
+    /// Sets whether one write call up to 1 MiB is whole or absent after a crash.
     #[must_use]
     pub(super) fn with_whole_writes(mut self, whole: bool) -> Self {
         self.whole_writes = whole;
         self
     }
 
-    /// Says whether database servers on it protect their pages from torn writes, whether or not
-    /// they have to.
+    /// Sets whether database servers on it protect their pages from torn writes, whether they have
+    /// to or not.
     #[must_use]
     pub(super) fn with_protection(mut self, protects: Option<bool>) -> Self {
         self.protects = protects;
         self
     }
 
-    /// Says how SQLite keeps its transactions whole on it.
+    /// Sets the journal mode of SQLite on it.
     #[must_use]
     pub(super) fn with_sqlite(mut self, journal: SqliteJournal) -> Self {
         self.sqlite = journal;
         self
     }
 
-    /// Says that it lies on this simulated flash.
+    /// Sets the simulated flash below it.
     #[must_use]
     pub(super) fn on_flash(mut self, flash: Arc<Ssd>) -> Self {
         self.flash = Some(flash);
         self
     }
 
-    /// Says whether its device is a simulated one, which keeps what is written to it in our memory.
+    /// Sets whether its device is a simulated one, which keeps its content in this process's
+    /// memory.
     #[must_use]
     pub(super) fn with_memory(mut self, in_memory: bool) -> Self {
         self.in_memory = in_memory;
         self
     }
 
-    /// Whether one write call up to 1 MiB is whole or absent after a crash. Not known of
-    /// directories that were not set up here, and then no.
+    /// Whether one write call up to 1 MiB is whole or absent after a crash. For directories that
+    /// were not set up here this is unknown, and false.
     pub(super) fn whole_writes(&self) -> bool {
         self.whole_writes
     }
@@ -173,12 +175,12 @@ impl Target {
         self.protects.unwrap_or(!self.whole_writes)
     }
 
-    /// How SQLite keeps its transactions whole on it.
+    /// The journal mode of SQLite on it.
     pub(super) fn sqlite(&self) -> SqliteJournal {
         self.sqlite
     }
 
-    /// What its device got so far, where that is known.
+    /// The counters of its device, if known.
     pub(super) fn counters(&self) -> Option<Counters> {
         match (&self.flash, &self.device) {
             (Some(flash), _) => Some(Counters::from(flash.stats())),
@@ -187,12 +189,12 @@ impl Target {
         }
     }
 
-    /// What became of its flash so far.
+    /// The counters of its flash, if simulated.
     pub(super) fn wear(&self) -> Option<ftl::Counters> {
         self.flash.as_ref().map(|flash| flash.report().counters)
     }
 
-    /// The counters of its journal, of a mount of StetFS.
+    /// The counters of its journal, for a mount of StetFS.
     pub(super) fn log(&self) -> Result<Option<LogCounters>> {
         self.stetfs
             .as_deref()
@@ -200,7 +202,7 @@ impl Target {
             .transpose()
     }
 
-    /// Works on the volume as a library; false if there is no way to.
+    /// Works on the volume as a library; false if that is not possible.
     pub(super) fn with_volume(&mut self, work: &mut OnVolume<'_>) -> Result<bool> {
         let Some(library) = &mut self.library else {
             return Ok(false);
@@ -221,7 +223,7 @@ impl Target {
     }
 
     pub(super) fn make_work_dir(&mut self) -> Result<()> {
-        // What is no directory is told without the name of what would be in it.
+        // If it is not a directory, the error names it and not the file to be created in it.
         let dir = fs::read_dir(&self.dir)
             .and_then(|_| {
                 tempfile::Builder::new()
@@ -237,7 +239,7 @@ impl Target {
         Ok(())
     }
 
-    /// Our directory on it.
+    /// The working directory on it.
     pub(super) fn work_dir(&self) -> PathBuf {
         self.work
             .as_ref()
@@ -248,16 +250,16 @@ impl Target {
     pub(super) fn settle(&self) -> Result<()> {
         let dir = fs::File::open(&self.dir)?;
         rustix::fs::syncfs(&dir).with_context(|| format!("syncfs {}", self.dir.display()))?;
-        // The kernel keeps syncfs from FUSE servers; a synced change makes most commit all that
-        // came before.
+        // The kernel does not pass syncfs to FUSE servers; on most of them the sync of a change
+        // commits all earlier ones.
         let path = self.work_dir().join("settle");
         let settled = fs::File::create(&path).and_then(|file| file.sync_all());
         settled.with_context(|| format!("fsync {}", path.display()))?;
         fs::remove_file(&path).with_context(|| format!("removing {}", path.display()))
     }
 
-    /// Gives back the memory of a simulated device that holds nothing any more. Several of them
-    /// with all that was ever written to them would not fit.
+    /// Frees the memory of a simulated device that holds nothing any more. Several devices with
+    /// everything ever written to them would not fit.
     pub(super) fn give_back(&self) -> Result<()> {
         if !self.in_memory {
             return Ok(());
@@ -265,7 +267,7 @@ impl Target {
         checked(Command::new("fstrim").arg(&self.dir))
     }
 
-    /// Empties the caches: by a remount where we can, else those of the kernel (as far as we may).
+    /// Empties the caches: by a remount if possible, else the kernel's (as far as permitted).
     pub(super) fn make_cold(&mut self, file: &Path) -> Result<()> {
         if let Some(remount) = &mut self.remount {
             let place = remount()?;
@@ -275,7 +277,7 @@ impl Target {
         self.settle()?;
         let file = fs::File::open(file)?;
         rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
-        // Only root may; for others fadvise has to do.
+        // Only root may; for other users fadvise must do.
         crate::cold::try_drop_caches();
         Ok(())
     }

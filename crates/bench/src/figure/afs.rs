@@ -1,4 +1,4 @@
-//! The time of a recovery that shares, beside one that writes: the same full log, on the same
+//! The time of a recovery that shares, beside one that copies: the same full log, on the same
 //! device.
 
 use std::collections::BTreeMap;
@@ -19,13 +19,14 @@ use crate::compare::{Below, Better, Measured, Outcome, Report};
 pub(super) const RECOVERY: &str = "\
 section 3.4.5: \"it is quite obvious that AFS can recover much faster\", without a number; the aim here: ten times as fast as copying";
 
-/// MiB of the journal.
+/// Size of the journal, MiB.
 const JOURNAL: u32 = 1024;
 /// With --quick.
 const SMALL: u32 = 64;
-/// Blocks that lie at home as they lie in the log, one behind the other: single pages, and 256 KiB.
+/// Lengths of runs of blocks that are consecutive both in the log and in their home locations:
+/// single pages, and 256 KiB.
 const RUNS: [usize; 2] = [1, 64];
-/// The ways home; ratios are to the first.
+/// The methods of writing home locations; ratios are relative to the first.
 const HOMES: [&str; 2] = ["copy", "share"];
 
 pub(super) fn measure(args: &FigureArgs) -> Result<Vec<Part>> {
@@ -36,7 +37,7 @@ pub(super) fn measure(args: &FigureArgs) -> Result<Vec<Part>> {
         for device in args.devices() {
             for aged in [false, true] {
                 match device.model()? {
-                    // It has no flash.
+                    // A disk has no flash.
                     Some(model) if model.seek.is_some() => continue,
                     None if aged => continue,
                     _ => {}
@@ -61,7 +62,7 @@ pub(super) fn measure(args: &FigureArgs) -> Result<Vec<Part>> {
 }
 
 fn one(args: &FigureArgs, device: Device, aged: bool, log: &FullLog) -> Result<Report> {
-    // Simulated time is the same each time.
+    // Simulated time is the same in each run.
     let model = device.model()?;
     let rounds = if model.is_some() {
         1
@@ -102,7 +103,7 @@ fn measured(title: &str, unit: &'static str, value: f64) -> Measured {
     }
 }
 
-/// Recovers; gives the blocks that were shared.
+/// Recovers; returns the number of shared blocks.
 fn recover(device: Arc<dyn BlockDevice>, home: &str, log: &FullLog) -> Result<u64> {
     let options = FsOptions {
         journal: Composition::new(Preset::default(), [("home", home)])?,
@@ -119,7 +120,7 @@ fn recover(device: Arc<dyn BlockDevice>, home: &str, log: &FullLog) -> Result<u6
     Ok(report.shared)
 }
 
-/// On a simulated SSD, in its own time.
+/// A recovery on a simulated SSD, in simulated time.
 fn simulated(log: &FullLog, model: Model, aged: bool, home: &str) -> Result<Outcome> {
     let device = Arc::new(Watched::with(&log.volume, model, aged)?);
     let programmed = device.ssd().report().counters;
@@ -145,7 +146,7 @@ fn simulated(log: &FullLog, model: Model, aged: bool, home: &str) -> Result<Outc
     ])
 }
 
-/// In a file on an XFS that is made for it, in a loop device, with the caches empty.
+/// A recovery in a file on a new XFS in a loop device, with empty caches.
 fn on_xfs(log: &FullLog, home: &str) -> Result<Outcome> {
     let size = log.volume.size() + log.volume.size() / 4 + (512 << 20);
     let (disk, mount) = KernelMount::made("xfs", &["-q", "-m", "reflink=1"], size)?;

@@ -1,4 +1,4 @@
-//! AFS, figure 3-8: MariaDB with and without its double writes, mounted.
+//! AFS, figure 3-8: MariaDB with and without its double writes, on mounts.
 
 use super::args::Spec;
 use super::ldj::peer;
@@ -9,20 +9,20 @@ pub(super) const DATABASES: &str = "\
 figure 3-8: MySQL under SysBench and LinkBench; AFS without double writes 6.2 and 2.7 times as fast as double writes on ordered \
 mode, with 16 times fewer flushes";
 
-/// MiB: it is gone round in a run, as the default size is in minutes of work.
+/// Size of the journal, MiB: it wraps in a run, as the default size does in minutes of work.
 const JOURNAL: u32 = 16;
 const IMAGE_MIB: u64 = 1024;
 
-/// What writes its pages twice, and what need not.
+/// The column that writes pages twice, and the column that does not need to.
 const TWICE: &str = "ext4 ordered, twice";
 const SHARES: &str = "afs, once";
 
-/// The goal where a flush costs what it did in the paper.
+/// The goal where the relative cost of a flush is that in the paper.
 const GOAL: f64 = 6.0;
 
 pub(super) fn spec() -> Spec {
     let column = |name: &str, journal: &str, protects| {
-        // A page is one transaction only where the kernel passes it on as it was written.
+        // A page is one transaction only if the kernel passes the write on unsplit.
         let options = format!("journal={journal},direct_io,io_uring=on");
         let mut peer = peer(name, &options, JOURNAL);
         peer.protects = protects;
@@ -45,7 +45,7 @@ pub(super) fn spec() -> Spec {
     }
 }
 
-/// What is claimed, the goal, and ours.
+/// The claims, with goals and measured values.
 pub(super) fn claims(parts: &[Part]) -> Vec<[String; 3]> {
     let mut claims = Vec::new();
     for part in parts {

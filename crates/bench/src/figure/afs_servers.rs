@@ -1,7 +1,8 @@
-//! AFS, figure 3-7: a mail server, which syncs what it writes, and a web server, which reads.
+//! AFS, figure 3-7: a mail server, which syncs its writes, and a web server, which mostly reads.
 //!
-//! After Filebench's `varmail.f` and `webserver.f`. Threads are simulated: each step is done by all
-//! of them, one behind the other, and what they sync they sync at the same time.
+//! The profiles are those of Filebench's `varmail.f` and `webserver.f`. Threads are simulated: each
+//! step is executed for all of them, one after the other, and their syncs are issued at the same
+//! time.
 
 use anyhow::{Context, Result};
 use stetfs::low::{Fs, FsError, Ino, MemDevice, OpenRef, ROOT_INO, SetAttr};
@@ -15,11 +16,11 @@ pub(super) const SERVERS: &str = "\
 figure 3-7: AFS as fast as the other modes or faster in most cases, even with a journal of 128 MB, also in the web server, which \
 mostly reads (bars without numbers in the text)";
 
-/// MiB of the journal.
+/// Size of the journal, MiB.
 const JOURNAL: u64 = 128;
-/// Everything by this with --quick, the journal, too.
+/// The divisor of all sizes with --quick, also of the journal.
 const QUICK: u64 = 8;
-/// Mean size of a file and of what is appended, bytes.
+/// Mean size of a file and of an append, bytes.
 const PIECE: usize = 16 << 10;
 
 /// A profile, in its full size.
@@ -27,12 +28,12 @@ struct Server {
     name: &'static str,
     threads: usize,
     files: u64,
-    /// Names of files for each that exists.
+    /// Number of names per existing file.
     names: u64,
-    /// Of each thread.
+    /// Steps of each thread.
     steps: u64,
-    /// MiB of the cache. Of the mail server's files it holds all, of the web server's a quarter:
-    /// reads cost something.
+    /// Size of the cache, MiB. It holds all files of the mail server, and a quarter of the web
+    /// server's: there reads cost something.
     cache_mib: u64,
     step: fn(&mut Work<'_>) -> Result<u64>,
 }
@@ -57,7 +58,7 @@ const WEBSERVER: Server = Server {
     step: |work| work.answer(),
 };
 
-/// Files that one answer of the web server reads.
+/// Number of files that one answer of the web server reads.
 const PAGES: u64 = 10;
 
 pub(super) fn measure(args: &FigureArgs) -> Result<Vec<Part>> {
@@ -95,7 +96,7 @@ impl Server {
         })
     }
 
-    /// A volume with the files, and room for what comes.
+    /// A volume with the files, and space for the appends.
     fn filled(&self, journal: u64) -> Result<MemDevice> {
         let appended = self.threads as u64 * self.steps * PIECE as u64;
         let bytes = 2 * self.files * self.names * PIECE as u64 + appended;
@@ -114,7 +115,7 @@ fn name(n: u64) -> Vec<u8> {
     format!("{n:08}").into_bytes()
 }
 
-/// The threads of a server at work.
+/// The working threads of a server.
 struct Work<'a> {
     fs: &'a Fs,
     threads: usize,
@@ -140,7 +141,7 @@ impl<'a> Work<'a> {
         name(self.rng.u64(0..self.names))
     }
 
-    /// A file, if there is one of that name.
+    /// Opens a file, if there is one of that name.
     fn opened(&self, name: &[u8]) -> Result<Option<(Ino, OpenRef)>> {
         let ino = match self.fs.lookup(ROOT_INO, name) {
             Err(FsError::Errno(libc::ENOENT)) => return Ok(None),
@@ -151,7 +152,7 @@ impl<'a> Work<'a> {
         Ok(Some((ino, file)))
     }
 
-    /// An empty file of that name.
+    /// Creates an empty file of that name.
     fn made(&self, name: &[u8]) -> Result<(Ino, OpenRef)> {
         if let Some((ino, file)) = self.opened(name)? {
             let empty = SetAttr {
@@ -168,7 +169,7 @@ impl<'a> Work<'a> {
         Ok((attr.ino, file))
     }
 
-    /// From nothing to twice [`PIECE`].
+    /// Appends 0 to twice [`PIECE`] bytes.
     fn append(&mut self, (ino, file): &(Ino, OpenRef)) -> Result<()> {
         let len = self.rng.usize(0..=2 * PIECE);
         let from = self.rng.usize(0..self.text.len() - 2 * PIECE);
@@ -188,7 +189,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Reads a file whole, if it is there; gives the operations: open, read, close.
+    /// Reads a whole file, if it exists; returns the number of operations: open, read, close.
     fn read_any(&mut self) -> Result<u64> {
         let name = self.any();
         let Some((_, file)) = self.opened(&name)? else {
@@ -198,7 +199,7 @@ impl<'a> Work<'a> {
         Ok(3)
     }
 
-    /// Each thread deletes a file, makes one and syncs it, reads one, appends to it and syncs it,
+    /// Each thread deletes a file, creates one and syncs it, reads one, appends to it and syncs it,
     /// and reads one.
     fn mail(&mut self) -> Result<u64> {
         let mut done = 0;
@@ -235,7 +236,7 @@ impl<'a> Work<'a> {
         Ok(done)
     }
 
-    /// Each thread reads some files and appends to the log of all.
+    /// Each thread reads some files and appends to the common log.
     fn answer(&mut self) -> Result<u64> {
         let mut done = 0;
         for _ in 0..self.threads {

@@ -1,4 +1,5 @@
-//! AFS, figure 3-9: SQLite with a rollback journal, with a log, and with none on atomic files.
+//! AFS, figure 3-9: SQLite with a rollback journal, with a write-ahead log, and without a journal
+//! on atomic files.
 
 use anyhow::{Result, ensure};
 
@@ -14,22 +15,22 @@ figure 3-9: SQLite 3.8.13 under traces of Facebook, Gmail and AndroBench; withou
 rollback journal on ordered mode, and 1.2 times as with a log there; 3.8 times fewer writes and 3.2 times fewer flushes than \
 with the rollback journal. Its traces are not public: here are loads like them";
 
-/// MiB: it is gone round several times in a run, so that what goes home later counts.
+/// Size of the journal, MiB: it wraps several times in a run, so that checkpoints count.
 const JOURNAL: u32 = 16;
-/// mke2fs gives smaller ones blocks of 1 KiB, which no device shares.
+/// Size of the image, MiB: for smaller ones mke2fs chooses blocks of 1 KiB, which no device shares.
 const IMAGE_MIB: u64 = 1024;
 
 const KERNEL_ROLLBACK: &str = "ext4 ordered, rollback";
 const KERNEL_LOG: &str = "ext4 ordered, WAL";
 const ROLLBACK: &str = "ordered, rollback";
 const LOG: &str = "ordered, WAL";
-/// Those without a journal.
+/// The columns without a journal.
 const ATOMIC: [&str; 3] = ["afs, none", "afs frames, none", "ldj, none"];
 
-/// How many times as good as the rollback journal on ordered mode the paper has it, by what is
-/// measured: rate, bytes, flushes.
+/// The paper's advantages over the rollback journal in ordered mode, by metric: rate, bytes,
+/// flushes.
 const PAPER: [f64; 3] = [3.3, 3.8, 3.2];
-/// How many times as fast as the log.
+/// The paper's advantage over the write-ahead log, by rate.
 const PAPER_LOG: f64 = 1.2;
 
 pub(super) fn spec() -> Result<Spec> {
@@ -69,7 +70,8 @@ pub(super) fn spec() -> Result<Spec> {
     })
 }
 
-/// Puts the paper's points beside ours: to the kernel's rollback journal, as the paper's are.
+/// Adds the paper's values to the report: relative to the kernel's rollback journal, as in the
+/// paper.
 pub(super) fn mark(parts: &mut [Part]) -> Result<()> {
     for Part { report, .. } in parts {
         ensure!(
@@ -91,7 +93,7 @@ pub(super) fn mark(parts: &mut [Part]) -> Result<()> {
             for name in ATOMIC {
                 mark(name, advantage);
             }
-            // What it says of the log's bytes and flushes is only drawn.
+            // For the log's bytes and flushes the paper has only bars without numbers.
             if what(report, measured) == 0 {
                 mark(KERNEL_LOG, advantage / PAPER_LOG);
                 mark(LOG, advantage / PAPER_LOG);
@@ -102,7 +104,7 @@ pub(super) fn mark(parts: &mut [Part]) -> Result<()> {
     Ok(())
 }
 
-/// Which of the workload's numbers it is: rate, bytes, flushes.
+/// The index of the metric within its workload: rate, bytes, flushes.
 fn what(report: &Report, metric: &Metric) -> usize {
     let same = report
         .metrics
@@ -112,7 +114,8 @@ fn what(report: &Report, metric: &Metric) -> usize {
     at.min(PAPER.len() - 1)
 }
 
-/// What is claimed, the goal, and ours. Goals are for devices like the paper's: simulated SSDs.
+/// The claims, with goals and measured values. Goals are for devices like the paper's: simulated
+/// SSDs.
 pub(super) fn claims(parts: &[Part]) -> Vec<[String; 3]> {
     let mut claims = Vec::new();
     for Part { title, report, .. } in parts {
@@ -152,7 +155,7 @@ pub(super) fn claims(parts: &[Part]) -> Vec<[String; 3]> {
     claims
 }
 
-/// How many times as good.
+/// The advantage as a factor.
 fn factor(what: usize, mine: &Value, theirs: &Value) -> f64 {
     let (more, less) = match what {
         0 => (mine.median, theirs.median),
@@ -245,7 +248,7 @@ mod tests {
         let mut parts = [part("sata-ssd")];
         mark(&mut parts).unwrap();
         let marks = &parts[0].report.paper;
-        // Three columns of each number, and the rate of both logs.
+        // Three columns for each metric, and the rate of both logs.
         assert_eq!(marks.len(), 3 * 3 + 2);
         let of = |metric, target| {
             let found = marks

@@ -1,7 +1,8 @@
-//! AFS, figures 3-5 and 3-6: random writes of 8 KiB by threads that sync after every so many.
+//! AFS, figures 3-5 and 3-6: random writes of 8 KiB by threads that sync after a fixed number of
+//! writes.
 //!
-//! Threads are simulated: all of them write and then sync at the same time, for the device's time
-//! is its own and the host's costs none.
+//! Threads are simulated: all of them write and then sync at the same time, because only the
+//! device's simulated time counts, not the host's.
 
 use anyhow::Result;
 use stetfs::low::{Fs, MemDevice, OpenRef, ROOT_INO};
@@ -19,25 +20,25 @@ pub(super) const LARGE_JOURNAL: &str = "\
 figure 3-6, a journal of 1 GB: (a) one thread, AFS about as fast as ordered mode; (b) ten threads, AFS up to 2.16 times as fast as ordered \
 mode; the aims here: the best 2.16 at least, bytes at most .55 times those of data, checkpoints at most .2 times its time";
 
-/// Journals of the figures, MiB.
+/// Size of the journal in figure 3-5, MiB.
 pub(super) const SMALL: u64 = 128;
-/// See [`SMALL`].
+/// Size of the journal in figure 3-6, MiB.
 pub(super) const LARGE: u64 = 1024;
-/// The best rate of AFS by that of ordered mode in figure 3-6.
+/// The best ratio of AFS's rate to that of ordered mode in figure 3-6.
 const BEST: f64 = 2.16;
-/// Threads, each with a file of its own.
+/// Numbers of threads, each with a file of its own.
 const THREADS: [u64; 2] = [1, 10];
 /// Writes between two fsyncs of a thread.
 const INTERVALS: [u64; 5] = [8, 16, 32, 64, 128];
 const QUICK_INTERVALS: [u64; 3] = [8, 32, 128];
-/// Bytes of a write.
+/// Size of a write, bytes.
 const WRITE: u64 = 8 << 10;
-/// MiB of all files; as much again is written twice. The paper has 10 GB.
+/// Size of all files, MiB; twice as much is written. The paper has 10 GB.
 const FILES: u64 = 1024;
-/// Everything by this, the journal, too, with --quick.
+/// The divisor of all sizes with --quick, also of the journal.
 const QUICK: u64 = 8;
 
-/// How much a figure does.
+/// The amount of work of a figure.
 struct Size {
     journal_mib: u64,
     files_mib: u64,
@@ -64,7 +65,7 @@ pub(super) fn measure(args: &FigureArgs, journal_mib: u64) -> Result<Vec<Part>> 
         let mut points = Points::new(args, title, wanted.len() * size.intervals.len())?;
         for &threads in &wanted {
             let volume = laid_out(&size, threads)?;
-            // Which of its points the best one is it does not say.
+            // The paper does not say at which of its points the best ratio is.
             let paper = (threads > 1 && journal_mib == LARGE).then_some(BEST);
             for &interval in size.intervals {
                 let point = Point { threads, interval };
@@ -104,7 +105,7 @@ fn name(thread: u64) -> Vec<u8> {
     format!("file{thread}").into_bytes()
 }
 
-/// A group of bars.
+/// A point of the figure: a group of bars.
 struct Point {
     threads: u64,
     interval: u64,
@@ -119,8 +120,8 @@ impl Point {
         title: &str,
         mode: &Mode,
     ) -> Result<Outcome> {
-        // Files and all that waits for a checkpoint stay in memory: no read, and no other reason to
-        // checkpoint than the log.
+        // Files and all blocks that wait for a checkpoint stay in memory: there are no reads, and
+        // checkpoints happen only because of the log.
         let cache = (size.files_mib + 2 * size.journal_mib) << 20;
         mode.run(volume, model, cache, (title, "IOPS"), |fs| {
             let files = (0..self.threads).map(|n| {
@@ -132,7 +133,7 @@ impl Point {
         })
     }
 
-    /// Gives the number of writes.
+    /// Returns the number of writes.
     fn write(&self, fs: &Fs, files: &[OpenRef], size: &Size) -> Result<u64> {
         let writes = ((2 * size.files_mib) << 20) / WRITE;
         let places = file_bytes(size, self.threads) / WRITE;
@@ -179,7 +180,7 @@ mod tests {
         };
         let (data, afs, copied) = (run(DATA), run(AFS), run(AFS + 1));
         assert_eq!(data.len(), NUMBERS);
-        // Written once and not twice, and brought home in little time.
+        // Written once and not twice, and checkpointed in little time.
         assert!(afs[BYTES].value < 0.7 * data[BYTES].value);
         assert!(afs[CHECKPOINTS].value < data[CHECKPOINTS].value);
         assert!(copied[BYTES].value > 0.9 * data[BYTES].value);

@@ -1,4 +1,4 @@
-//! Arguments of `bench figure`, and the comparisons that they ask for.
+//! The arguments of `bench figure`, and the comparisons that they describe.
 
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
@@ -12,65 +12,65 @@ use crate::compare::{
     Beside, CompareConfig, PeerSpec, Peers, PeersConfig, Report, Sizes, Workload,
 };
 
-/// The figures there are.
+/// The figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Name {
     /// LDJ, figures 4 and 5 and tables 1 and 2: server profiles, PostMark.
     LdjServers,
-    /// LDJ, figure 6 and tables 1 and 2: git clone, SQLite, copying what does not compress.
+    /// LDJ, figure 6 and tables 1 and 2: git clone, SQLite, copying incompressible files.
     LdjApplications,
     /// LDJ, figure 6 and tables 1 and 2: database servers.
     LdjOltp,
-    /// LDJ, figures 7 and 8: against the size of the journal.
+    /// LDJ, figures 7 and 8: performance by size of the journal.
     LdjJournalSize,
     /// LDJ, figure 9: the time of a recovery.
     LdjRecovery,
-    /// AFS, section 3.4.5: the time of a recovery of a full journal that shares, and of one that
-    /// writes.
+    /// AFS, section 3.4.5: the time of a recovery of a full journal, by sharing and by copying.
     AfsRecovery,
-    /// AFS, figure 3-5: random writes and fsync, a journal of 128 MiB, on simulated SSDs in their
-    /// own time.
+    /// AFS, figure 3-5: random writes and fsync, a journal of 128 MiB, on simulated SSDs in
+    /// simulated time.
     #[value(name = "afs-3-5")]
     AfsSmallJournal,
     /// AFS, figure 3-6: the same, a journal of 1 GiB.
     #[value(name = "afs-3-6")]
     AfsLargeJournal,
     /// AFS, figure 3-7: a mail server and a web server, a journal of 128 MiB, on simulated SSDs in
-    /// their own time.
+    /// simulated time.
     #[value(name = "afs-3-7")]
     AfsServers,
-    /// AFS, figure 3-8: MariaDB with and without its double writes, mounted; simulated SSDs share.
+    /// AFS, figure 3-8: MariaDB with and without its double writes, on mounts; simulated SSDs
+    /// share.
     #[value(name = "afs-3-8")]
     AfsDatabases,
-    /// AFS, figure 3-9: SQLite with a rollback journal, with a log, and without a journal on atomic
-    /// files, mounted, under loads like those of phones.
+    /// AFS, figure 3-9: SQLite with a rollback journal, with a write-ahead log, and without a
+    /// journal on atomic files, on mounts, under loads like those of phones.
     #[value(name = "afs-3-9")]
     AfsSqlite,
-    /// iJournaling, figures 6 to 8: fsync beside a writer that syncs nothing.
+    /// iJournaling, figures 6 to 8: fsync beside a writer without syncs.
     IjournalFsync,
     /// iJournaling, figure 9: threads that append and sync.
     IjournalThreads,
     /// iJournaling, figures 10 and 11: databases and a mail server, alone and beside a writer.
     IjournalApplications,
-    /// Z-Journal, figures 6 and 9 to 11: the same work by more and more threads, in the library and
-    /// on a mount.
+    /// Z-Journal, figures 6 and 9 to 11: the same work with increasing numbers of threads, in the
+    /// library and on a mount.
     Zjournal,
     /// NVM, figure 4: a mail server, on a simulated NVMe SSD and on memory in the library, and
     /// mounted.
     #[value(name = "nvm-4")]
     NvmVarmail,
-    /// NVM, figure 5: files of 4 KiB that are made, in the same places.
+    /// NVM, figure 5: creating files of 4 KiB, in the same places.
     #[value(name = "nvm-5")]
     NvmFiles,
     /// As figure 3-10, with StetFS on the log-structured layer: segments cleaned by copies and by
-    /// SHARE, on simulated SSDs in their own time.
+    /// SHARE, on simulated SSDs in simulated time.
     LogCleaning,
-    /// Of no paper: the time of requests just after a mount, and when the cache is full.
+    /// From no paper: latency just after a mount, and with a full cache.
     Latency,
 }
 
 impl Name {
-    /// Whether it compares mounts of the kernel's and of StetFS, and nothing else.
+    /// Whether it only compares mounts of the kernel's file systems and of StetFS.
     pub(super) fn is_of_mounts(self) -> bool {
         match self {
             Name::LdjServers
@@ -99,32 +99,32 @@ impl Name {
 /// Arguments of `bench figure`.
 #[derive(Clone, Debug, Args)]
 pub struct FigureArgs {
-    /// Which one.
+    /// The figure.
     pub(super) name: Name,
-    /// Devices to run it on: sata-ssd, nvme-ssd, disk (simulated, in memory), or file (a loop
-    /// device over a written file; for afs-recovery an image on an XFS in one), or xfs (each image
-    /// a file on an XFS of its own in a loop device, which can share blocks; for the figures of
-    /// mounts). zjournal and nvm are run in the library on the simulated ones and on memory, which
-    /// takes no time, and mounted on file.
+    /// Devices to run on: sata-ssd, nvme-ssd, disk (simulated, in memory), file (a loop device over
+    /// a written file; for afs-recovery an image on an XFS in one), or xfs (each image a file on an
+    /// XFS of its own in a loop device, which can share blocks; for figures of mounts). zjournal
+    /// and nvm run in the library on simulated devices and on memory, which takes no time, and
+    /// mounted on file.
     #[arg(long = "device", value_name = "NAME", value_parser = device)]
     pub(super) devices: Vec<Device>,
     /// Rounds of each workload.
     #[arg(short, long, default_value_t = 3)]
     pub(super) rounds: u32,
-    /// Only these numbers of threads, of those that the figure has (afs-3-5 and afs-3-6: 1 and
-    /// 10; zjournal and nvm: 1, 2, 4, 8, 16).
+    /// Run only these numbers of threads, of those in the figure (afs-3-5 and afs-3-6: 1 and 10;
+    /// zjournal and nvm: 1, 2, 4, 8, 16).
     #[arg(long, value_name = "N", value_delimiter = ',')]
     pub(super) threads: Vec<u64>,
-    /// A first look: less work a round. What it shows counts for no claim.
+    /// Do less work per round, for a first impression. The results support no claim.
     #[arg(long)]
     pub(super) quick: bool,
-    /// Also write the tables, JSON and SVG files into this directory. Each run of a workload is
-    /// kept there when it is done (…-points.jsonl), and the same program goes on from there.
+    /// Write the tables, JSON and SVG files into this directory, too. Each run of a workload is
+    /// kept there when it is done (…-points.jsonl), and the same program continues from there.
     #[arg(short, long, value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
 }
 
-/// What a figure is run on.
+/// The storage on which a figure runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Device {
     /// A file behind a loop device.
@@ -147,7 +147,7 @@ impl Device {
         }
     }
 
-    /// The simulated device; none for a file, wherever it is.
+    /// The simulated device; `None` for a file.
     pub(super) fn model(self) -> Result<Option<Model>> {
         match self {
             Device::File | Device::Xfs => Ok(None),
@@ -169,28 +169,28 @@ pub(super) fn device(text: &str) -> std::result::Result<Device, String> {
     }
 }
 
-/// Some mounts under some workloads.
+/// Mounts and workloads of a comparison.
 pub(super) struct Spec {
     pub(super) kernel: Vec<PeerSpec>,
     pub(super) stetfs: Vec<PeerSpec>,
     pub(super) workloads: Vec<Workload>,
-    /// What they run beside, as in [`CompareConfig::beside`].
+    /// The background writers, as in [`CompareConfig::beside`].
     pub(super) beside: Vec<Beside>,
     pub(super) image_mib: u64,
-    /// Seconds a round of a server profile, where the journals are to reach a steady state; none:
-    /// as `compare` has it.
+    /// Seconds per round of a server profile, if the journals must reach a steady state; `None`: as
+    /// in `compare`.
     pub(super) profile_seconds: Option<u32>,
-    /// Numbers of threads, where they are others than those of `compare`.
+    /// Numbers of threads, if they differ from those of `compare`.
     pub(super) threads: Option<&'static [u32]>,
     /// Simulated devices have flash and SHARE, as in [`PeersConfig::flash`].
     pub(super) flash: bool,
 }
 
 impl FigureArgs {
-    /// Of the numbers of threads that a figure has, those that were asked for.
+    /// The requested numbers of threads, of those that a figure has.
     ///
     /// # Errors
-    /// None of them was.
+    /// No requested number is in the figure.
     pub(super) fn wanted_threads<T: Copy + Debug + Into<u64>>(&self, all: &[T]) -> Result<Vec<T>> {
         let is_wanted = |n: &T| self.threads.is_empty() || self.threads.contains(&(*n).into());
         let wanted: Vec<T> = all.iter().copied().filter(is_wanted).collect();
@@ -209,7 +209,7 @@ impl FigureArgs {
         [&[Device::File][..], &simulated].concat()
     }
 
-    /// The devices of flash among those asked for; without a word all that are simulated.
+    /// The requested devices with flash; by default all simulated ones.
     pub(super) fn flash(&self) -> Vec<Model> {
         let simulated = |device| match device {
             Device::Simulated(model) => Some(model),
@@ -219,7 +219,7 @@ impl FigureArgs {
         models.filter(|model| model.seek.is_none()).collect()
     }
 
-    /// Saves what is done of a part, so that an end in the middle loses nothing of it.
+    /// Saves the finished results of a part, so that an interruption loses none of them.
     pub(super) fn save(&self, part: &Part) -> Result<()> {
         self.out.as_deref().map_or(Ok(()), |dir| part.write(dir))
     }
@@ -241,7 +241,7 @@ impl FigureArgs {
         })
     }
 
-    /// How much work a round is.
+    /// The amount of work per round.
     pub(super) fn sizes(&self, spec: &Spec) -> Sizes {
         let sizes = match self.quick {
             true => Sizes::quick(),
@@ -255,7 +255,7 @@ impl FigureArgs {
         }
     }
 
-    /// Where the runs on a device are kept.
+    /// The file that keeps the runs on a device.
     pub(super) fn points(&self, device: Device) -> Option<PathBuf> {
         let name = self.name.to_possible_value()?;
         let file = format!("{}-{}-points.jsonl", name.get_name(), device.name());

@@ -1,5 +1,5 @@
-//! The same work by more and more threads, in the library: in a volume of each column, on a
-//! simulated device or on memory.
+//! The same work with increasing numbers of threads, in the library: each column has a volume of
+//! its own, on a simulated device or on memory.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,32 +19,32 @@ use crate::compare::{
     Below, LogCounters, Measured, Outcome, Place, Points, Report, Run, Sizes, Work, drive,
 };
 
-/// Bytes of the region of a journal that has one, as the paper's memory.
+/// Size of the region, for journals that have one, bytes; as the paper's memory.
 const REGION: u64 = 256 << 20;
 
 pub(super) fn named(columns: &[&str]) -> Vec<String> {
     columns.iter().map(|name| (*name).to_owned()).collect()
 }
 
-/// What is run in the library.
+/// The runs in the library.
 pub(super) struct Library {
-    /// Columns: `journal=`.
+    /// The columns: values of `journal=`.
     pub columns: &'static [&'static str],
     pub works: &'static [Work],
     pub journal_mib: u32,
-    /// As much as the paper has, unless it is to be quick.
+    /// The amount of work in the paper, unless the run is quick.
     pub whole: Option<Whole>,
 }
 
-/// How much a paper has done.
+/// The amount of work in a paper.
 #[derive(Clone, Copy)]
 pub(super) struct Whole {
     pub image_mib: u64,
-    /// Files of the mail server.
+    /// Number of files of the mail server.
     pub mail_files: u64,
-    /// Files that are made.
+    /// Number of files that are created.
     pub made_files: u32,
-    /// The longest that a number of threads is at work, seconds.
+    /// Longest time of a run, seconds.
     pub seconds: u32,
 }
 
@@ -59,15 +59,15 @@ impl Whole {
     }
 }
 
-/// The figure on the devices that were asked for; without a word on a simulated NVMe SSD and on
-/// memory, in the library, and mounted on a file.
+/// Measures the figure on the requested devices; by default on a simulated NVMe SSD and on memory,
+/// in the library, and mounted on a file.
 pub(super) fn measure(
     args: &FigureArgs,
     stetfs: &Path,
     mut spec: Spec,
     what: &Library,
 ) -> Result<Vec<Part>> {
-    // Once a run, and needed until its end.
+    // Needed until the end of the program, and allocated once.
     let wanted = |all| Ok::<_, anyhow::Error>(&*args.wanted_threads(all)?.leak());
     spec.threads = spec.threads.map(wanted).transpose()?;
     let spec = &spec;
@@ -86,8 +86,9 @@ pub(super) fn measure(
     devices.into_iter().map(part).collect()
 }
 
-/// A claim on a work by so many threads, of one column by another: what, the goal, and ours; none
-/// where it was not measured. `of` says what it is to, in the table.
+/// A claim about a work with so many threads, of one column relative to another: the words, the
+/// goal, and the measured value; `None` if it was not measured. `of` names the other column in the
+/// table.
 pub(super) fn claim(
     part: &Part,
     work: Work,
@@ -108,7 +109,7 @@ pub(super) fn claim(
     ])
 }
 
-/// All columns in this process.
+/// Measures all columns in this process.
 fn library(args: &FigureArgs, device: Device, spec: &Spec, what: &Library) -> Result<Part> {
     let model = match device {
         Device::Simulated(model) => Some(model),
@@ -119,7 +120,7 @@ fn library(args: &FigureArgs, device: Device, spec: &Spec, what: &Library) -> Re
     let image = Image::sparse(whole.map_or(spec.image_mib, |whole| whole.image_mib) << 20)?;
     let mut mkfs = Mkfs::new().journal_mib(what.journal_mib);
     if whole.is_some() {
-        // A file is a block, and an inode.
+        // Each file takes a block, and an inode.
         mkfs.args.extend(["-i", "4096"].map(String::from));
     }
     image.mkfs(&mkfs)?;
@@ -164,7 +165,7 @@ fn library(args: &FigureArgs, device: Device, spec: &Spec, what: &Library) -> Re
     })
 }
 
-/// A run in a fresh volume by each number of threads.
+/// Runs in a fresh volume with each number of threads.
 pub(super) fn by_threads(
     work: Work,
     fresh: &MemDevice,
@@ -216,7 +217,7 @@ fn one(
     Ok(work.measured(threads, done, below))
 }
 
-/// The median of a work by so many threads in a column, if it was measured.
+/// The median of a work with so many threads in a column, if it was measured.
 fn median(part: &Part, work: Work, threads: u32, column: &str) -> Option<f64> {
     let title = work.measured(threads, (0.0, 1.0), Below::default()).title;
     let metric = part.report.metrics.iter().find(|m| m.title == title)?;
@@ -224,7 +225,7 @@ fn median(part: &Part, work: Work, threads: u32, column: &str) -> Option<f64> {
     metric.values.get(column).map(|v| v.median)
 }
 
-/// The curves of a part: a panel for each work, a curve for each column.
+/// Draws the curves of a part: a panel for each work, a curve for each column.
 pub(super) fn curves(figure: &Figure, part: &Part, threads: &[u32]) -> Result<String> {
     let mut title = vec![format!(
         "Figure {} on {}: {}, medians of {} rounds",

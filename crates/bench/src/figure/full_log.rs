@@ -1,7 +1,8 @@
-//! A volume whose journal is full: each block of a file once, logged and not home.
+//! A volume whose journal is full: each block of a file is in the log once, and not in its home
+//! location.
 //!
-//! No journal of ours leaves one: it brings home what is half a log, or more than its memory. The
-//! kernel's may.
+//! No StetFS journal leaves such a log, because it checkpoints at half of the log, or at its bound
+//! of memory. The kernel's journal may.
 
 use anyhow::{Context, Result, ensure};
 use stetfs::low::{BlockDevice, Ctx, FsOptions, MemDevice, ROOT_INO};
@@ -13,22 +14,22 @@ use stetfs_ondisk::jbd2::{Config, JournalSuperblock};
 use stetfs_testkit::{Image, Mkfs};
 use zerocopy::IntoBytes;
 
-/// Bytes of a block.
+/// Size of a block, bytes.
 pub(super) const BLOCK: u64 = 4096;
-/// Blocks of a transaction: a sync after every so many.
+/// Number of blocks of a transaction.
 const TRANSACTION: usize = 64;
-/// Where the superblock is.
+/// The offset of the superblock, bytes.
 const SUPER: u64 = 1024;
 
-/// The volume, and what is in its log.
+/// The volume, and the content of its log.
 pub(super) struct FullLog {
     pub volume: MemDevice,
-    /// Images of file blocks in the log.
+    /// Number of images of file blocks in the log.
     pub images: u64,
 }
 
-/// Makes a volume with a journal of `journal_mib` and a file as large, blocks of which are logged
-/// in runs of `run`, in random order, none twice.
+/// Makes a volume with a journal of `journal_mib` and a file of the same size. Its blocks are
+/// logged in runs of `run`, in random order, each once.
 pub(super) fn make(journal_mib: u32, run: usize) -> Result<FullLog> {
     let image = Image::sparse(u64::from(journal_mib) << 22)?;
     image.mkfs(&Mkfs::blocks(BLOCK as u32).journal_mib(journal_mib))?;
@@ -43,9 +44,9 @@ pub(super) fn make(journal_mib: u32, run: usize) -> Result<FullLog> {
     Ok(FullLog { volume, images })
 }
 
-/// Blocks of the volume by their number in the journal, of debugfs' list of its extents: lines of
-/// level and depth, number and count, first and last block of the file, first and last of the
-/// volume, and more.
+/// The volume's block numbers of the journal, from debugfs' list of its extents: lines with level
+/// and depth, number and count, first and last block of the file, first and last of the volume, and
+/// more.
 fn journal_blocks(extents: &str) -> Result<Vec<u64>> {
     let mut blocks = Vec::new();
     for line in extents.lines() {
@@ -62,13 +63,13 @@ fn journal_blocks(extents: &str) -> Result<Vec<u64>> {
     Ok(blocks)
 }
 
-/// Blocks of the volume by their number in a file of so many bytes, which is made.
+/// Makes a file of so many bytes; returns its block numbers on the volume.
 fn places(volume: &MemDevice, bytes: u64) -> Result<Vec<u64>> {
     let device = std::sync::Arc::new(volume.fork());
     let fs = stetfs::low::Fs::open(device.clone(), FsOptions::default())?;
     let ctx = Ctx::default();
     let (attr, file) = fs.create(&ctx, ROOT_INO, b"file", 0o644, 0, libc::O_RDWR)?;
-    // It is there: what goes home overwrites.
+    // The file is written, so that checkpoints overwrite.
     let ones = vec![1; 1 << 20];
     for at in (0..bytes).step_by(ones.len()) {
         fs.write(&ctx, &file, at, &ones, false)?;
@@ -87,10 +88,10 @@ fn places(volume: &MemDevice, bytes: u64) -> Result<Vec<u64>> {
     Ok(homes)
 }
 
-/// Writes transactions of jbd2's format.
+/// Writes transactions in jbd2's format.
 struct Writer<'v> {
     volume: &'v MemDevice,
-    /// Blocks of the volume, by log block.
+    /// The volume's block numbers, by log block.
     log: Vec<u64>,
     sb: JournalSuperblock,
     config: Config,
@@ -113,7 +114,7 @@ impl Writer<'_> {
         })
     }
 
-    /// Logs as many of these blocks as there is room for, and says how many.
+    /// Logs as many of these blocks as fit; returns their number.
     fn fill(mut self, homes: &[u64]) -> Result<u64> {
         let per_descriptor = tags_per_block(&self.config);
         ensure!(per_descriptor >= TRANSACTION, "small descriptors");

@@ -1,4 +1,4 @@
-//! iJournaling: Park and Shin, USENIX ATC 2017.
+//! The figures of iJournaling: Park and Shin, USENIX ATC 2017.
 
 use super::args::Spec;
 use super::ldj::peer;
@@ -15,7 +15,7 @@ pub(super) const APPLICATIONS: &str = "\
 figure 10 (phone): Mobibench's thousand SQLite transactions gain in WAL mode, more in rollback mode, most beside a writer at 30 MB/s; \
 figure 11 (d): TPC-C, YCSB A (56 % less written to the journal) and varmail gain alone, varmail more beside a writer at 200 MB/s";
 
-/// MiB.
+/// Size of the journal, MiB.
 const JOURNAL: u32 = 128;
 
 /// The kernel's peers.

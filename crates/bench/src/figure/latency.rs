@@ -1,4 +1,4 @@
-//! Latency that does not depend on how long the server runs (decisions/0014).
+//! Latency independent of the server's running time (decisions/0014).
 
 use super::args::Spec;
 use super::ldj::peer;
@@ -7,12 +7,12 @@ use crate::compare::{Beside, KernelFs, PeerSpec, Workload};
 pub(super) const GOAL: &str =
     "p99 at most 1.2 times that of the kernel's ext4, after a mount and later";
 
-/// MiB.
+/// Size of the journal, MiB.
 const JOURNAL: u32 = 128;
-/// What "the first seconds" are.
+/// Length of "the first seconds".
 const SECONDS: u32 = 10;
 
-/// The cache has a size that the work fills.
+/// The comparison, with a cache that the work fills.
 pub(super) fn steady() -> Spec {
     let stetfs = |name: &str, options: &str| {
         let options = format!("journal=ordered,cache=256M,{options}");

@@ -1,4 +1,5 @@
-//! LDJ: Kang and others, ACM Transactions on Storage 2019; Kang's dissertation, chapter 4.
+//! The figures of LDJ: Kang and others, ACM Transactions on Storage 2019; Kang's dissertation,
+//! chapter 4.
 
 use super::args::Spec;
 use crate::compare::{Beside, PeerSpec, Workload};
@@ -24,11 +25,11 @@ figures 7 and 8: DJ and LDJ gain with the size of the journal, for checkpoints c
 pub(super) const RECOVERY: &str = "\
 figure 9: a recovery under LDJ takes up to 47 times that of the other modes (126 times that of OJ), for it unpacks everything";
 
-/// Journals of the default size and of one that makes checkpoints lazy, MiB.
+/// Journals of the default size, and of a size that makes checkpoints lazy, MiB.
 const DEFAULT: u32 = 128;
 const LARGE: u32 = 1024;
 
-/// Seconds of a server profile: in shorter rounds checkpoints of what a profile begins with are
+/// Seconds of a server profile: in shorter rounds checkpoints of the profile's initial files are
 /// much of what is written.
 const STEADY: u32 = 15;
 
@@ -41,8 +42,8 @@ pub(super) fn peer(name: &str, options: &str, journal_mib: u32) -> PeerSpec {
     }
 }
 
-/// A mount of StetFS, over io_uring. Images that wait to go home take half the cache at most: a
-/// large journal needs a large one to be of use.
+/// A mount of StetFS, over io_uring. Images that wait for a checkpoint take half the cache at most:
+/// a large journal needs a large cache to be useful.
 fn stetfs(name: &str, options: &str, journal_mib: u32) -> PeerSpec {
     let cache = if journal_mib >= LARGE {
         ",cache=1G"
@@ -52,7 +53,7 @@ fn stetfs(name: &str, options: &str, journal_mib: u32) -> PeerSpec {
     peer(name, &format!("{options},io_uring=on{cache}"), journal_mib)
 }
 
-/// OJ and DJ of the kernel, and what LDJ is made of, one after the other.
+/// OJ and DJ of the kernel, and the features of LDJ, added one after the other.
 fn steps(workloads: Vec<Workload>) -> Spec {
     Spec {
         kernel: vec![
@@ -95,8 +96,8 @@ pub(super) fn applications() -> Spec {
     ])
 }
 
-/// With `direct_io`: a database is promised whole writes of pages only where they pass the kernel's
-/// page cache by, and then its server need not write them twice or log images of them.
+/// The OLTP comparison, with `direct_io`: whole page writes are promised to a database only if they
+/// bypass the kernel's page cache; then its server need not write them twice or log images of them.
 pub(super) fn oltp() -> Spec {
     let mut oltp = steps(vec![Workload::Oltp, Workload::Sysbench]);
     let by_file = stetfs(

@@ -1,8 +1,8 @@
-//! StetFS on the log-structured layer: what cleaning by SHARE is worth beside cleaning by copies,
-//! as in figure 3-10, with a file system above.
+//! StetFS on the log-structured layer: cleaning by SHARE compared with cleaning by copies, as in
+//! figure 3-10, with a file system above.
 //!
-//! The layer is on a new simulated SSD, in its own time. A file takes a part of the volume, random
-//! blocks of 4 KiB of it are written, and the file is synced after every so many.
+//! The layer is on a new simulated SSD, in simulated time. A file takes a part of the volume,
+//! random blocks of 4 KiB of it are written, and the file is synced after a fixed number of writes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,19 +28,19 @@ use crate::compare::{Below, Better, Mark, Measured, Outcome, Report};
 pub(super) const PAPER: &str = "\
 figure 3-10 (F2FS, fio): cleaning with SHARE is 10 to 39 % faster, and nothing is cleaned with a flush each 8 writes";
 
-/// How the layer cleans; ratios are to the first.
+/// The cleaning methods of the layer; ratios are relative to the first.
 const CLEANERS: [(Cleaner, &str); 2] = [(Cleaner::Copy, "copied"), (Cleaner::Share, "shared")];
-/// What the file takes of the volume, percent.
+/// Parts of the volume that the file takes, percent.
 const FULL: [u64; 2] = [50, 90];
 /// Writes between two fsyncs.
 const INTERVALS: [u64; 5] = [8, 16, 32, 64, 128];
 const QUICK_INTERVALS: [u64; 2] = [8, 64];
-/// Of the device; a quarter with --quick.
+/// Size of the device, bytes; a quarter with --quick.
 const DEVICE: u64 = 512 << 20;
 const JOURNAL_MIB: u32 = 8;
 /// Bytes written at once while the file is laid out.
 const FILL: usize = 1 << 20;
-/// The least gain of the paper where something is cleaned.
+/// The paper's smallest gain in cases with cleaning.
 const LEAST: f64 = 1.10;
 
 pub(super) fn measure(args: &FigureArgs) -> Result<Vec<Part>> {
@@ -92,12 +92,12 @@ pub(super) fn measure(args: &FigureArgs) -> Result<Vec<Part>> {
     Ok(parts)
 }
 
-/// One run.
+/// A run.
 struct Point {
-    /// Bytes of the device.
+    /// Size of the device, bytes.
     size: u64,
     model: Model,
-    /// Percent.
+    /// Part of the volume that the file takes, percent.
     full: u64,
     interval: u64,
     cleaner: Cleaner,
@@ -116,7 +116,8 @@ impl Point {
         let options = FsOptions {
             journal: Composition::new(preset::ORDERED, [])?,
             cache_bytes: 2 * self.size,
-            // By the time of day, of which the simulated device's knows nothing.
+            // Commits by age follow the real clock, which is unrelated to simulated time: they are
+            // off.
             commit_secs: 100_000,
             dirty_expire: Duration::from_secs(100_000),
             ..FsOptions::default()
@@ -156,7 +157,7 @@ impl Point {
         ])
     }
 
-    /// Makes the file; gives it and its blocks.
+    /// Makes the file; returns it and its number of blocks.
     fn lay_out(&self, fs: &Arc<Fs>) -> Result<(OpenRef, u64)> {
         let room = fs.statfs();
         let blocks = room.bavail * self.full / 100;
@@ -176,9 +177,8 @@ impl Point {
         Ok((file, blocks))
     }
 
-    /// Gives the file a time of its own, so that each sync has a transaction to commit. A write
-    /// does so only when the clock of the day has moved on: how often would be up to how busy the
-    /// machine is.
+    /// Changes a time of the file, so that each sync has a transaction to commit. A write changes a
+    /// time only when the real clock has moved on, which would depend on the load of the machine.
     fn touch(&self, fs: &Fs, file: &OpenRef, n: u64) -> Result<()> {
         let times = SetAttr {
             mtime: Some(TimeSet::At(Timestamp {
@@ -191,8 +191,8 @@ impl Point {
         Ok(())
     }
 
-    /// Writes twice what 40 % of the device are, to so much of the file; gives the number of
-    /// writes.
+    /// Writes twice as many blocks as 40 % of the device has, to that area of the file; returns the
+    /// number of writes.
     fn write(&self, fs: &Arc<Fs>, file: &OpenRef, blocks: u64, seed: u64) -> Result<u64> {
         let area = (self.size * 4 / 10 / BLOCK).min(blocks);
         let mut random = fastrand::Rng::with_seed(seed);
@@ -209,7 +209,7 @@ impl Point {
     }
 }
 
-/// A fresh ext4 on the whole device.
+/// Makes an ext4 on the whole device.
 fn make_volume(device: &impl BlockDevice) -> Result<()> {
     let image = Image::sparse(device.size())?;
     image.mkfs(&Mkfs::blocks(BLOCK as u32).journal_mib(JOURNAL_MIB))?;
@@ -229,8 +229,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    /// Where the volume is nearly full segments are cleaned, and sharing is faster than copying;
-    /// what is synced a few blocks at a time goes in place.
+    /// On a nearly full volume segments are cleaned, and sharing is faster than copying; syncs of
+    /// few blocks are written in place.
     #[test]
     fn sharing_is_told_from_copying() {
         let run = |interval, cleaner| {

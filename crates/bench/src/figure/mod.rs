@@ -1,7 +1,7 @@
-//! Figures of the papers, run again.
+//! Repetitions of the figures of papers.
 //!
-//! A figure is a comparison of certain mounts on certain devices, or a measurement of its own, and
-//! what the paper says.
+//! A figure is a comparison of certain mounts on certain devices, or a measurement of its own,
+//! together with the paper's numbers.
 
 mod afs;
 mod afs_databases;
@@ -33,10 +33,10 @@ pub use args::{FigureArgs, Name};
 pub use part::{Figure, Part};
 
 impl FigureArgs {
-    /// Measures; `stetfs` is the program to mount with.
+    /// Measures a figure; `stetfs` is the program to mount with.
     ///
     /// # Errors
-    /// Not root, or something could not be set up.
+    /// Not root, or the setup failed.
     pub fn run(&self, stetfs: &Path) -> Result<Figure> {
         let name = self
             .name
@@ -104,7 +104,7 @@ impl FigureArgs {
         self.write(name, paper, self.compare(stetfs, &spec)?, vec![])
     }
 
-    /// Fails if there are options that mean nothing for the figure of this name.
+    /// Fails if there are options that have no meaning for the figure of this name.
     fn check(&self, name: &str) -> Result<()> {
         let has_threads = matches!(
             self.name,

@@ -1,5 +1,5 @@
-//! The journaling modes that AFS's figures compare, on an aged simulated SSD: how long some work
-//! takes, and what it costs the flash.
+//! The journaling modes that AFS's figures compare, on an aged simulated SSD: the time of some
+//! work, and its wear of the flash.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,15 +19,14 @@ use super::part::Part;
 use super::simulated::Watched;
 use crate::compare::{Below, Better, Mark, Measured, Metric, Outcome, Report};
 
-/// A mode: its name in tables, the preset, and how checkpoints bring blocks home where the preset
-/// does not say.
+/// A mode: its name in tables, the preset, and the method of checkpoints if it is not the preset's.
 pub(super) struct Mode {
     pub name: &'static str,
     preset: Preset,
     home: Option<&'static str>,
 }
 
-/// Ratios are to the first.
+/// The modes; ratios are relative to the first.
 pub(super) const MODES: [Mode; 4] = [
     Mode {
         name: "ordered",
@@ -50,12 +49,12 @@ pub(super) const MODES: [Mode; 4] = [
         home: Some("copy"),
     },
 ];
-/// Of [`MODES`].
+/// Index in [`MODES`].
 pub(super) const DATA: usize = 1;
-/// Of [`MODES`].
+/// Index in [`MODES`].
 pub(super) const AFS: usize = 2;
 
-/// The numbers of an [`Outcome`] that [`Mode::run`] gives, in their order.
+/// Indexes of the numbers in an [`Outcome`] of [`Mode::run`].
 pub(super) const RATE: usize = 0;
 /// See [`RATE`].
 pub(super) const BYTES: usize = 1;
@@ -65,9 +64,9 @@ pub(super) const CHECKPOINTS: usize = 3;
 pub(super) const NUMBERS: usize = 7;
 
 impl Mode {
-    /// Does `work` on the volume, and closes it. `work` says how many operations it did: they are
-    /// rated until it ends, everything else is counted until all is home. The titles begin with
-    /// `title`.
+    /// Does `work` on the volume, and closes it. `work` returns its number of operations. The rate
+    /// is measured until `work` ends, everything else until all blocks are in their home locations.
+    /// The titles begin with `title`.
     pub(super) fn run(
         &self,
         volume: &MemDevice,
@@ -80,7 +79,8 @@ impl Mode {
         let options = FsOptions {
             journal: Composition::new(self.preset, self.home.map(|home| ("home", home)))?,
             cache_bytes: cache,
-            // By the time of day, of which the simulated device's knows nothing.
+            // Commits by age follow the real clock, which is unrelated to simulated time: they are
+            // off.
             commit_secs: 100_000,
             dirty_expire: Duration::from_secs(100_000),
             ..FsOptions::default()
@@ -120,7 +120,7 @@ impl Mode {
                 mib(host_then.bytes_written - host.bytes_written),
             ),
             number("flushes", "1", (host_then.flushes - host.flushes) as f64),
-            // The end of the log goes home when the volume is closed.
+            // The end of the log is checkpointed when the volume is closed.
             number("checkpoints", "s", s(checkpoints + closed - worked)),
             number("until all is home", "s", s(closed - begin)),
             number("WAF", "1", programs as f64 / written.max(1) as f64),
@@ -129,7 +129,7 @@ impl Mode {
     }
 }
 
-/// One table of a figure: all modes at each point, on one device.
+/// A table of a figure: all modes at each point, on one device.
 pub(super) struct Points<'a> {
     args: &'a FigureArgs,
     bar: ProgressBar,
@@ -158,8 +158,8 @@ impl Points<'_> {
         })
     }
 
-    /// Measures a point in all modes, and saves what there is. `paper`: how much faster AFS is
-    /// there than ordered mode, if the paper says so.
+    /// Measures a point in all modes, and saves the results so far. `paper`: the paper's ratio of
+    /// AFS's rate to ordered mode's, if it states one.
     pub(super) fn add(
         &mut self,
         workload: &str,
@@ -168,7 +168,7 @@ impl Points<'_> {
         run: impl Fn(&Mode) -> Result<Outcome>,
     ) -> Result<()> {
         let mut outcomes: BTreeMap<usize, Vec<Outcome>> = BTreeMap::new();
-        // Which syncs share a commit is up to the host's threads, so rounds differ.
+        // The host's scheduling decides which syncs share a commit, so rounds differ.
         for _ in 0..self.part.report.rounds {
             for (i, mode) in MODES.iter().enumerate() {
                 crate::interrupt::check()?;
@@ -198,7 +198,7 @@ impl Points<'_> {
     }
 }
 
-/// A volume with room for so many bytes beside its journal, and what `fill` makes.
+/// A volume with space for so many bytes beside its journal, and the files that `fill` makes.
 pub(super) fn volume(
     bytes: u64,
     journal_mib: u64,
@@ -215,7 +215,7 @@ pub(super) fn volume(
     Ok(device.fork())
 }
 
-/// Syncs these files as threads do that sync at the same time, and waits until all are answered.
+/// Syncs these files like threads that sync at the same time, and waits for all answers.
 pub(super) fn sync_all<'f>(fs: &Fs, files: impl IntoIterator<Item = &'f OpenRef>) -> Result<()> {
     let (send, done) = std::sync::mpsc::channel();
     let mut waits = 0;
@@ -235,14 +235,14 @@ pub(super) fn sync_all<'f>(fs: &Fs, files: impl IntoIterator<Item = &'f OpenRef>
     Ok(())
 }
 
-/// Who works: root.
+/// The credentials of the work: root's.
 pub(super) fn root() -> Ctx {
     Ctx::default()
 }
 
-/// How far a report of [`MODES`] is from what is aimed at, for people.
+/// The distance of a report of [`MODES`] from the goals, for people.
 pub(super) fn aims(report: &Report) -> Vec<String> {
-    // Ratio of `afs` to another mode, of a number of each point.
+    // Ratios of `afs` to another mode, for a number at each point.
     let ratios = |number: usize, to: usize| {
         let points = report.metrics.iter().skip(number).step_by(NUMBERS);
         let ratio = move |m: &Metric| {

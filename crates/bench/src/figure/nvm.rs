@@ -1,5 +1,6 @@
-//! Han, "Design and Evaluation of a High-performance Journaling Scheme for Non-volatile Memory",
-//! KCA 2020, figures 4 and 5: varmail, and files that are made, by more and more threads.
+//! The figures of Han, "Design and Evaluation of a High-performance Journaling Scheme for
+//! Non-volatile Memory", KCA 2020, figures 4 and 5: varmail, and creating files, with increasing
+//! numbers of threads.
 
 use std::path::Path;
 
@@ -24,7 +25,7 @@ const THREADS: &[u32] = &[1, 2, 4, 8, 16];
 const FEW_THREADS: &[u32] = &[1, 2, 4];
 const SECONDS: u32 = 2;
 const IMAGE_MIB: u64 = 2048;
-/// 100,000 files of 16 KiB are 1.6 GB, 3 million of 4 KiB are 12, and their inodes .8.
+/// 100,000 files of 16 KiB are 1.6 GB, 3 million of 4 KiB are 12 GB, and their inodes 0.8 GB.
 const MAIL: Whole = Whole {
     image_mib: 4 << 10,
     mail_files: 100_000,
@@ -39,25 +40,25 @@ const MADE: Whole = Whole {
 };
 
 const ORDERED: &str = "ordered";
-/// Blocks in the same memory.
+/// Journaling of blocks, in the same memory.
 const BLOCKS: &str = "nvm,unit=block,sync=compound";
-/// Inodes, which one thread writes.
+/// Journaling of inodes, written by one thread.
 const INODES: &str = "nvm,unit=256,sync=compound";
-/// Words, without records of files.
+/// Journaling of words, without records of files.
 const WORDS: &str = "nvm,sync=compound";
 const NVM: &str = "nvm";
 const COLUMNS: [&str; 5] = [ORDERED, BLOCKS, INODES, WORDS, NVM];
-/// Those that are mounted, too.
+/// The columns that are also mounted.
 const MOUNTED: [&str; 3] = [ORDERED, BLOCKS, NVM];
 
-/// The kernel's ext4: on the device; with its journal in memory; all of it there.
+/// The kernel's ext4: on the device; with its journal in memory; all in memory.
 const KERNEL: [(&str, InMemory); 3] = [
     ("ext4 ordered", InMemory::Nothing),
     ("ext4, journal in memory", InMemory::Journal),
     ("ext4 in memory", InMemory::All),
 ];
 
-/// A figure: what is done, in the library and mounted.
+/// A figure: the work, in the library and mounted.
 #[derive(Clone, Copy)]
 pub(super) struct Figure {
     works: &'static [Work],
@@ -124,7 +125,7 @@ pub(super) fn measure(figure: Figure, args: &FigureArgs, stetfs: &Path) -> Resul
     by_threads::measure(args, stetfs, spec, &what)
 }
 
-/// What the paper claims at the most threads, and ours.
+/// The paper's claims at the most threads, with measured values.
 pub(super) fn claims(figure: Figure, parts: &[Part]) -> Vec<[String; 3]> {
     let goals = [(ORDERED, 2.9), (INODES, 2.3)];
     let mut claims = Vec::new();

@@ -1,4 +1,4 @@
-//! A figure, measured.
+//! A measured figure and its parts.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -9,15 +9,15 @@ use serde::Serialize;
 use crate::compare::{Report, table};
 use crate::flash::claims_table;
 
-/// One table of a figure.
+/// A table of a figure.
 #[derive(Clone, Debug, Serialize)]
 pub struct Part {
     /// The device.
     pub title: String,
-    /// What was measured.
+    /// The measured report.
     pub report: Report,
-    /// The numbers of threads that the metrics of each workload are of, one after the other, where
-    /// they make curves.
+    /// The numbers of threads, one after the other, of the metrics of each workload, if they form
+    /// curves.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threads: Option<&'static [u32]>,
 }
@@ -35,27 +35,27 @@ impl Part {
     }
 }
 
-/// A figure, measured.
+/// A measured figure.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figure {
     /// Its name.
     pub name: String,
-    /// What the paper says, or what is aimed at.
+    /// The paper's numbers, or the goals.
     pub paper: &'static str,
-    /// A first look, whose claims do not count.
+    /// Whether it is a quick run, which supports no claims.
     pub quick: bool,
-    /// What is claimed, the goal, and ours.
+    /// The claims, with goals and measured values.
     pub claims: Vec<[String; 3]>,
-    /// Our numbers.
+    /// The measured tables.
     pub parts: Vec<Part>,
 }
 
-/// What a first look is worth.
+/// The note about quick runs.
 pub(super) const QUICK: &str =
     "A first look (--quick): less work a round. What it says of the claims does not count.";
 
 impl Figure {
-    /// For a terminal.
+    /// The figure for a terminal.
     pub fn text(&self) -> String {
         let mut out = String::new();
         for part in &self.parts {
@@ -71,10 +71,10 @@ impl Figure {
         out
     }
 
-    /// As JSON.
+    /// The figure as JSON.
     ///
     /// # Errors
-    /// A number that JSON has not.
+    /// A number that JSON cannot express.
     pub fn json(&self) -> Result<String> {
         Ok(serde_json::to_string_pretty(self)?)
     }

@@ -1,4 +1,4 @@
-//! The time of a recovery: the same work logged in each way, a crash, and the next opening.
+//! The time of a recovery: the same work logged with each journal, a crash, and the next opening.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,13 +16,14 @@ use super::args::{Device, FigureArgs};
 use super::part::Part;
 use crate::compare::{Below, Better, Measured, Outcome, Report};
 
-/// Bytes of file data in the log when the crash comes; a fifth with --quick.
+/// Bytes of file data in the log at the crash; a fifth with --quick.
 const LOGGED: u64 = 400 << 20;
-/// Bytes of the files, which are written again and again: each block goes home once.
+/// Bytes of the files, which are written again and again: each block is written once to its home
+/// location.
 const FILES: u64 = 12 << 20;
-/// Bytes of a write; one in eight is followed by an fsync.
+/// Size of a write, bytes; one in eight is followed by an fsync.
 const WRITE: usize = 64 << 10;
-/// The journal holds it all, MiB.
+/// Size of the journal, which holds everything, MiB.
 const JOURNAL: u32 = 1024;
 
 const KINDS: [(&str, Preset, Option<&str>); 5] = [
@@ -102,12 +103,12 @@ fn outcome(seconds: f64) -> Outcome {
     }]
 }
 
-/// Works on a copy of the volume in a file that the host's cache does not hold.
+/// Works on a copy of the volume in a file that is not in the host's cache.
 fn on_a_file(volume: &MemDevice, work: impl FnOnce(&Image) -> Result<f64>) -> Result<f64> {
     let image = Image::sparse(0)?;
     volume.save(image.path())?;
     std::fs::File::open(image.path())?.sync_all()?;
-    // Only root may; others measure a warm cache.
+    // Only root may; other users measure with a warm cache.
     crate::cold::try_drop_caches();
     work(&image)
 }

@@ -1,4 +1,4 @@
-//! Volumes on a simulated SSD, in its own time.
+//! Volumes on a simulated SSD, in simulated time.
 
 use std::ops::Range;
 use std::thread;
@@ -11,18 +11,18 @@ use stetfs_flash::{Model, Ssd, took};
 
 use crate::aged;
 
-/// Simulated nanoseconds that requests took, by their kind.
+/// Simulated time of requests, nanoseconds, by kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Spent {
     pub reads: u64,
     pub writes: u64,
     pub shares: u64,
     pub flushes: u64,
-    /// Of all of these: by the thread that brings blocks home.
+    /// The part of it spent by the thread that makes checkpoints.
     pub checkpoints: u64,
 }
 
-/// An SSD that tells what its time is spent on.
+/// An SSD that reports how its time is spent.
 pub(super) struct Watched {
     inner: Ssd,
     spent: Mutex<Spent>,

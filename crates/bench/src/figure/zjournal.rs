@@ -1,5 +1,5 @@
-//! Z-Journal: Kim, Kim, Hwang, Park and Lee, USENIX ATC 2021. The same work by more and more
-//! threads.
+//! The figures of Z-Journal: Kim, Kim, Hwang, Park and Lee, USENIX ATC 2021. The same work with
+//! increasing numbers of threads.
 
 use std::path::Path;
 
@@ -16,15 +16,15 @@ figures 6, 9, 10 and 11 (80 cores, NVMe, data journaling): at 80 cores overwriti
 ext4, fsync 70 % in the mean, creating, renaming and unlinking 24 to 42 %; fileserver by 315 %, varmail by 58 %. Here there are \
 fewer processors than threads: what is seen is whether lanes cost anything, and what syncs at the same time share.";
 
-/// MiB.
+/// Size of the journal, MiB.
 const JOURNAL: u32 = 128;
 const THREADS: &[u32] = &[1, 2, 4, 8, 16];
 const FEW_THREADS: &[u32] = &[1, 2, 4];
-/// Seconds of each number of threads.
+/// Seconds for each number of threads.
 const SECONDS: u32 = 2;
 const IMAGE_MIB: u64 = 1024;
 
-/// StetFS's columns: `journal=`.
+/// The columns of StetFS: values of `journal=`.
 const ORDERED: &str = "ordered";
 const DATA: &str = "data";
 const ONE_LANE: &str = "zjournal,lanes=1";
@@ -39,7 +39,8 @@ const LIBRARY: Library = Library {
     whole: None,
 };
 
-/// What lanes must not cost one client, and what they are to bring a few beside the kernel's ext4.
+/// The goals of lanes: the lowest acceptable ratio for one client, and the gain for a few clients
+/// over the kernel's ext4.
 const ALONE: f64 = 0.97;
 const TOGETHER: f64 = 1.5;
 
@@ -69,7 +70,7 @@ pub(super) fn measure(args: &FigureArgs, stetfs: &Path) -> Result<Vec<Part>> {
     by_threads::measure(args, stetfs, spec(args.quick), &LIBRARY)
 }
 
-/// What is claimed of lanes, the goal, and ours.
+/// The claims about lanes, with goals and measured values.
 pub(super) fn claims(parts: &[Part]) -> Vec<[String; 3]> {
     let mut claims = Vec::new();
     let mut claim = |part: &Part, work: Work, threads, columns: [&str; 2], goal: f64| {

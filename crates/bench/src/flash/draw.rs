@@ -1,4 +1,4 @@
-//! Panels of curves and clouds, two in a row.
+//! Drawings of panels with curves and scatter plots, two in a row.
 
 use anyhow::{Result, anyhow};
 use plotters::backend::SVGBackend;
@@ -13,22 +13,22 @@ use crate::compare::figure::{COLOURS, style};
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 type Drawn<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
-/// What a first look is worth.
+/// The note about quick runs.
 pub(super) const QUICK: &str = "A first look (--quick): parts of the traces, small devices. What it says of the claims does not count.";
 
 const WIDTH: i32 = 480;
 const HEIGHT: i32 = 300;
-/// Around the curves.
+/// Margins around the curves, pixels.
 const LEFT: i32 = 76;
 const RIGHT: i32 = 14;
 const ABOVE: i32 = 26;
 const BELOW: i32 = 42;
 
-/// A line of the head, and the characters that it has room for.
+/// Height of a line of the head, pixels, and the characters that fit into it.
 const LINE: i32 = 15;
 const CHARACTERS: usize = 150;
 
-/// Its title, what it was computed with, the paper's numbers, the names of the curves, then all
+/// Draws a figure: title, parameters, the paper's numbers, the names of the curves, then all
 /// panels.
 pub(super) fn draw(figure: &Figure) -> Result<String> {
     let whose = if figure.ours { "ours" } else { "Kang, 2017" };
@@ -42,7 +42,7 @@ pub(super) fn draw(figure: &Figure) -> Result<String> {
     panels(title, figure.paper, &figure.panels)
 }
 
-/// Panels below lines of their title and what the paper says.
+/// Draws panels below lines of their title and the paper's numbers.
 pub(crate) fn panels(title: Vec<String>, paper: &str, panels: &[Panel]) -> Result<String> {
     let head = head(title, paper);
     let rows = i32::try_from(panels.len().div_ceil(2))?;
@@ -98,7 +98,7 @@ fn paint(area: &Area<'_>, head: &[String], panels: &[Panel]) -> Drawn {
     }
     for (i, panel) in panels.iter().enumerate() {
         let (column, row) = (i32::try_from(i % 2)?, i32::try_from(i / 2)?);
-        // A cloud has a panel, and a colour, for itself.
+        // A scatter plot has a panel, and a colour, for itself.
         let colour = if panel.joined { 0 } else { i };
         paint_panel(
             area,
@@ -110,10 +110,9 @@ fn paint(area: &Area<'_>, head: &[String], panels: &[Panel]) -> Drawn {
     Ok(())
 }
 
-/// The step from tick to tick, 1, 2 or 5 of some power of ten, so that there are at most `most` of
-/// them in `width`.
+/// The distance of ticks, 1, 2 or 5 times a power of ten, with at most `most` of them in `width`.
 fn step(width: f64, most: f64) -> f64 {
-    // A little less, so that what is rounded to a step has the same step.
+    // Slightly less, so that a width rounded to a multiple of a step gets the same step.
     let least = width.max(f64::MIN_POSITIVE) / most * (1.0 - 1e-9);
     let power = 10f64.powf(least.log10().floor());
     let factors = [1.0, 2.0, 5.0, 10.0];
@@ -121,7 +120,7 @@ fn step(width: f64, most: f64) -> f64 {
     fits.unwrap_or(10.0) * power
 }
 
-/// Where values lie on an axis of so many pixels.
+/// The mapping of values to an axis of so many pixels.
 struct Axis {
     from: f64,
     to: f64,
@@ -129,11 +128,11 @@ struct Axis {
     pixels: i32,
 }
 
-/// Ticks of an axis at most.
+/// Most ticks of an axis.
 const TICKS: f64 = 6.0;
 
 impl Axis {
-    /// From 0 to a round number.
+    /// An axis from 0 to a round number.
     fn from_zero(values: impl Iterator<Item = f64>, pixels: i32) -> Axis {
         let most = values.filter(|v| v.is_finite()).fold(0.0, f64::max);
         let most = if most > 0.0 { most } else { 1.0 };
@@ -146,7 +145,7 @@ impl Axis {
         }
     }
 
-    /// From the least to the greatest.
+    /// An axis from the smallest to the largest value.
     fn over(values: impl Iterator<Item = f64>, logarithmic: bool, pixels: i32) -> Axis {
         let (mut from, mut to) = (f64::INFINITY, f64::NEG_INFINITY);
         for value in values.filter(|v| v.is_finite()) {
@@ -187,7 +186,7 @@ impl Axis {
     }
 }
 
-/// A tick's label: as many digits as ticks of that distance need.
+/// A tick's label, with as many digits as the distance of the ticks needs.
 fn label(tick: f64, distance: f64) -> String {
     let digits = if distance < 0.1 {
         2

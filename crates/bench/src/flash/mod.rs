@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use clap::Args;
+use stetfs_flash::ftl::FtlKind;
 use stetfs_flashlab::figure::{Card, Figure, Name, Panel, Scale};
+use stetfs_flashlab::generate::Workload;
 
 use crate::compare::table;
 use crate::files::write_all;
@@ -16,56 +18,81 @@ use draw::QUICK;
 /// Arguments of `flash figure`.
 #[derive(Clone, Debug, Args)]
 pub struct FlashFigureArgs {
-    /// Which one, by its number in the dissertation.
+    /// The figure, by its number in the dissertation.
     name: Name,
-    /// A first look: parts of the traces, fewer sizes.
+    /// Use parts of the traces and fewer sizes, for a first impression.
     #[arg(long)]
     quick: bool,
-    /// The seed of the traces.
+    /// Seed of the traces.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Compare the policies where the traces are cut, too, and with more seeds (three, if --seeds
-    /// does not say): medians and ranges beside what the paper claims. For 2-4, 2-6, 2-8, 2-9
-    /// and held-out.
+    /// Compare the policies also at these cuts of the traces, and with more seeds (three, unless
+    /// --seeds is given): medians and ranges beside the paper's claims. For 2-4, 2-6, 2-8, 2-9,
+    /// held-out and layers.
     #[arg(long, value_name = "PART,…", num_args = 0.., value_delimiter = ',', default_missing_values = CUTS)]
     cuts: Option<Vec<f64>>,
-    /// How many seeds, from --seed on.
+    /// Number of seeds, from --seed on.
     #[arg(long, value_name = "N")]
     seeds: Option<u64>,
-    /// Run each trace first until the device's spare blocks were turned over once, and measure
-    /// then: what the ageing left no longer shows. For 2-4, 2-6, 2-8, 2-9 and held-out.
+    /// Measure each trace only after it has turned over the device's spare blocks once, so that the
+    /// effects of ageing are gone. For 2-4, 2-6, 2-8, 2-9, held-out and layers.
     #[arg(long)]
     steady: bool,
-    /// Only this device. For held-out and fitted.
+    /// Run only this device. For held-out and fitted.
     #[arg(long, value_name = "NAME")]
     device: Option<Card>,
-    /// What was recorded (stetfs flash trace record), each file *.trace in this directory: in
-    /// place of the generated traces of held-out; of fitted a judge beside them.
+    /// Translation layer of the card in place of fast: page, or bast or bast,logs=N. For 2-4, 2-8
+    /// and held-out, which then runs on the card only.
+    #[arg(long, value_name = "NAME", conflicts_with = "device")]
+    ftl: Option<FtlKind>,
+    /// Sizes of the cache in MiB, in place of the five of the device.
+    #[arg(long, value_name = "MIB,…", value_delimiter = ',')]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=16384))]
+    caches: Vec<u64>,
+    /// Run only these generated traces. For layers.
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    traces: Vec<Workload>,
+    /// Use the recorded traces (stetfs flash trace record) *.trace in this directory: for held-out
+    /// instead of the generated traces; for fitted as a judge beside them; for layers beside them.
     #[arg(long, value_name = "DIR")]
     recorded: Option<PathBuf>,
-    /// Also write tables, JSON and SVG into this directory. Each run of 2-4, 2-6 to 2-9, held-out
-    /// and fitted is kept there when it is done (flash-points.jsonl), and the same program
-    /// goes on from there.
+    /// Write tables, JSON and SVG into this directory, too. Each run of 2-4, 2-6 to 2-9, held-out,
+    /// layers and fitted is kept there when it is done (flash-points.jsonl), and the same program
+    /// continues from there.
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
 
-/// Where traces are cut, beside their ends.
+/// Points at which traces are cut, beside their ends.
 const CUTS: [&str; 7] = [".2", ".28", ".33", ".4", ".5", ".6", ".75"];
 
 impl FlashFigureArgs {
     /// Computes the figure: as text, and as JSON.
     ///
     /// # Errors
-    /// A file cannot be written; a figure that has no traces to cut.
+    /// A file cannot be written; the figure has no traces to cut.
     pub fn run(&self) -> Result<(String, serde_json::Value)> {
         let matrix = self.cuts.is_some() || self.steady || self.seeds.is_some();
         if matrix && !self.name.has_cuts() {
-            bail!("--cuts, --seeds and --steady are for figures 2-4, 2-6, 2-8, 2-9 and held-out");
+            bail!(
+                "--cuts, --seeds and --steady are for figures 2-4, 2-6, 2-8, 2-9, held-out and \
+                 layers"
+            );
         }
-        let ours = self.device.is_some() || self.recorded.is_some();
-        if ours && !self.name.has_devices() {
-            bail!("--device and --recorded are for held-out and fitted");
+        if self.device.is_some() && !self.name.has_devices() {
+            bail!("--device is for held-out and fitted");
+        }
+        if self.recorded.is_some() && !self.name.is_ours() {
+            bail!("--recorded is for held-out, layers and fitted");
+        }
+        if self.ftl.is_some() && !self.name.has_layer() {
+            bail!("--ftl is for figures 2-4, 2-8 and held-out");
+        }
+        if !self.caches.is_empty() && !self.name.has_caches() {
+            bail!("--caches is for figures 2-4, 2-6 to 2-9, held-out, layers and fitted");
+        }
+        if !self.traces.is_empty() && self.name != Name::Layers {
+            bail!("--traces is for layers");
         }
         let seeds = if self.cuts.is_some() { 3 } else { 1 };
         let scale = Scale {
@@ -75,6 +102,9 @@ impl FlashFigureArgs {
             cuts: self.cuts.clone().unwrap_or_default(),
             steady: self.steady,
             cards: self.device.into_iter().collect(),
+            layer: self.ftl,
+            caches: self.caches.clone(),
+            traces: self.traces.clone(),
             recorded: self.recorded.clone(),
             save: self.out.clone(),
         };
@@ -100,10 +130,10 @@ fn write(figure: &Figure, dir: &Path) -> Result<()> {
     write_all(dir, &files.collect::<Vec<_>>())
 }
 
-/// Points of a curve that a table has room for.
+/// Most points of a curve that a table has columns for.
 const COLUMNS: usize = 12;
 
-/// A panel as a table: a row for each series. A cloud has none.
+/// A panel as a table: a row for each series. A scatter plot has none.
 fn rows(panel: &Panel) -> Option<table::Table> {
     let first = panel.series.first().filter(|_| panel.joined)?;
     let along = first
@@ -128,14 +158,14 @@ fn rows(panel: &Panel) -> Option<table::Table> {
     )
 }
 
-/// What is claimed, by whom, and ours.
+/// The table of claims, with the values of the source `by` and the measured ones.
 pub(crate) fn claims_table(by: &str, claims: &[[String; 3]]) -> table::Table {
     let head = ["claim", by, "ours"].map(str::to_owned).to_vec();
     let claims = claims.iter().map(|c| c.to_vec());
     [head].into_iter().chain(claims).collect()
 }
 
-/// For a terminal.
+/// The figure for a terminal.
 fn text(figure: &Figure) -> String {
     let mut out = String::new();
     for panel in &figure.panels {
@@ -153,7 +183,7 @@ fn text(figure: &Figure) -> String {
     out
 }
 
-/// A table for a terminal; the first row is its head.
+/// A table for a terminal; the first row is its header.
 pub fn table(rows: &table::Table) -> String {
     table::text(rows)
 }

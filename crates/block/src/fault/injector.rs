@@ -1,6 +1,7 @@
-//! The device that fails.
+//! The fault injector: a device that fails requests as programmed.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 
@@ -20,7 +21,7 @@ pub struct FaultInjector<D> {
 }
 
 impl<D: BlockDevice> FaultInjector<D> {
-    /// Passes everything to `inner` until told otherwise.
+    /// A wrapper that passes everything to `inner`.
     pub fn new(inner: D) -> Self {
         FaultInjector {
             inner,
@@ -38,58 +39,58 @@ impl<D: BlockDevice> FaultInjector<D> {
         self.inner
     }
 
-    /// Arms a fault. Of several that match a request the one added first hits it.
+    /// Arms a fault. If several match a request, the one added first hits it.
     pub fn add(&self, fault: Fault) {
         self.state.lock().faults.push(fault);
     }
 
-    /// Arms these faults instead of those that are armed, with no request in between.
+    /// Replaces the armed faults, with no request in between.
     pub fn set(&self, faults: Vec<Fault>) {
         self.state.lock().faults = faults;
     }
 
-    /// Disarms all faults. Does not bring the power back.
+    /// Disarms all faults. Does not restore the power.
     pub fn clear(&self) {
         self.state.lock().faults.clear();
     }
 
-    /// Lets `n` more writes through (in a batch each counts, in its order; what is shared counts as
-    /// one); every request after them fails with EIO, and nothing more reaches the device.
+    /// Cuts the power after `n` more writes: every later request fails with EIO and does not reach
+    /// the device. In a batch each write counts, in its order; a SHARE batch counts as one.
     pub fn power_off_after(&self, n: u64) {
         self.state.lock().power = Some(n);
     }
 
-    /// Brings the power back.
+    /// Restores the power.
     pub fn power_on(&self) {
         self.state.lock().power = None;
     }
 
-    /// True once a request was or would be refused for lack of power.
+    /// Whether the power is off: the next request, or an earlier one, is refused.
     pub fn is_off(&self) -> bool {
         self.state.lock().dead()
     }
 
-    /// Writes that were asked for, whatever became of them.
+    /// Number of writes requested, with any outcome.
     pub fn writes_seen(&self) -> u64 {
         self.state.lock().seen.writes
     }
 
-    /// Reads that were asked for.
+    /// Number of reads requested.
     pub fn reads_seen(&self) -> u64 {
         self.state.lock().seen.reads
     }
 
-    /// Flushes that were asked for.
+    /// Number of flushes requested.
     pub fn flushes_seen(&self) -> u64 {
         self.state.lock().seen.flushes
     }
 
-    /// Batches to be shared that were asked for.
+    /// Number of SHARE batches requested.
     pub fn shares_seen(&self) -> u64 {
         self.state.lock().seen.shares
     }
 
-    /// Requests that a fault hit.
+    /// Number of requests hit by a fault.
     pub fn hits(&self) -> u64 {
         self.state.lock().hits
     }
@@ -107,7 +108,7 @@ impl<D: BlockDevice> BlockDevice for FaultInjector<D> {
                 return self.inner.read_batch(reads);
             }
         }
-        // One by one: each has its own fate.
+        // One by one: each is judged on its own.
         let mut result = Ok(());
         for read in reads {
             result = result.and(self.read_one(read));
@@ -181,9 +182,14 @@ impl<D: BlockDevice> BlockDevice for FaultInjector<D> {
         };
         match quiet {
             true => self.inner.zero(range),
-            // As the writes that it stands for.
+            // By writes, so that write faults hit it.
             false => write_zeros(self, range),
         }
+    }
+
+    /// A copy of the device below, without faults.
+    fn snapshot(&self) -> Option<Arc<dyn BlockDevice>> {
+        self.inner.snapshot()
     }
 
     fn stats(&self) -> Stats {

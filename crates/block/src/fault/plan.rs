@@ -1,16 +1,16 @@
-//! What is to fail, and when.
+//! Programmed faults: the requests that fail, and the way in which they do.
 
 use std::fmt;
 use std::ops::Range;
 
 use crate::Op;
 
-/// Changes bytes that were read, or are about to be written; gets the offset of the first.
+/// Changes bytes that were read or are to be written; the argument is the offset of the first.
 type Corrupt = Box<dyn FnMut(u64, &mut [u8]) + Send>;
-/// Chooses by offset and length.
+/// A filter on offset and length.
 type Filter = Box<dyn FnMut(u64, u64) -> bool + Send>;
 
-/// What happens to a request that a [`Fault`] hits.
+/// The effect of a [`Fault`] on a request.
 pub(super) enum Action {
     Fail(i32),
     Lose,
@@ -18,8 +18,8 @@ pub(super) enum Action {
     Corrupt(Corrupt),
 }
 
-/// A fault to come. Made for one kind of request; hits each of those that it matches, from the
-/// first on, until told otherwise.
+/// A programmed fault, for one kind of request. It hits each matching request, from the first on,
+/// unless limited.
 pub struct Fault {
     op: Op,
     skip: u64,
@@ -41,19 +41,19 @@ impl Fault {
         }
     }
 
-    /// Requests fail with this errno, and do nothing.
+    /// Requests fail with `errno` and have no effect.
     pub fn fail(op: Op, errno: i32) -> Self {
         Self::new(op, Action::Fail(errno))
     }
 
-    /// Requests succeed but do nothing: a lost write, a flush that the disk only pretends. A lost
-    /// read leaves the buffer as it was.
+    /// Requests succeed but have no effect: a lost write, a flush that the disk only pretends. A
+    /// lost read leaves the buffer as it was.
     pub fn lose(op: Op) -> Self {
         Self::new(op, Action::Lose)
     }
 
-    /// Of a write, only those 512-byte sectors arrive for whose (offset, length) `arrives` says so.
-    /// Then it fails with `errno`, or claims success.
+    /// Of a write, only those 512-byte sectors arrive for whose offset and length `arrives` returns
+    /// true. Then it fails with `errno`, or reports success.
     pub fn tear(
         arrives: impl FnMut(u64, u64) -> bool + Send + 'static,
         errno: Option<i32>,
@@ -67,9 +67,9 @@ impl Fault {
         )
     }
 
-    /// Of a batch to be shared, only those units arrive for whose (destination, length) `arrives`
-    /// says so: what a device that promises no atomicity leaves. Then it fails with `errno`, or
-    /// claims success.
+    /// Of a SHARE batch, only those units arrive for whose destination and length `arrives` returns
+    /// true: the result on a device without atomic batches. Then it fails with `errno`, or reports
+    /// success.
     pub fn tear_share(
         arrives: impl FnMut(u64, u64) -> bool + Send + 'static,
         errno: Option<i32>,
@@ -83,13 +83,13 @@ impl Fault {
         )
     }
 
-    /// Reads give, or writes store, bytes that `change` has had its hands on; it gets the offset
+    /// Reads return, or writes store, bytes that `change` has altered; its arguments are the offset
     /// of the request and its bytes.
     pub fn corrupt(op: Op, change: impl FnMut(u64, &mut [u8]) + Send + 'static) -> Self {
         Self::new(op, Action::Corrupt(Box::new(change)))
     }
 
-    /// Reads, or writes, that touch byte `at` of the device have it XORed with `mask`.
+    /// Byte `at` of the device is XORed with `mask` in reads or writes that touch it.
     pub fn flip(op: Op, at: u64, mask: u8) -> Self {
         let change = move |offset: u64, bytes: &mut [u8]| {
             let place = at.checked_sub(offset).and_then(|i| usize::try_from(i).ok());
@@ -100,12 +100,12 @@ impl Fault {
         Self::corrupt(op, change).within(at..at.saturating_add(1))
     }
 
-    /// Leaves the first `n` matching requests alone.
+    /// Spares the first `n` matching requests.
     pub fn after(self, n: u64) -> Self {
         Fault { skip: n, ..self }
     }
 
-    /// Hits this many requests, then is gone.
+    /// Hits `n` requests, then is gone.
     pub fn times(self, n: u64) -> Self {
         Fault { times: n, ..self }
     }
@@ -115,7 +115,7 @@ impl Fault {
         self.times(1)
     }
 
-    /// Only requests that touch one of these bytes (flushes touch none, what is shared its
+    /// Hits only requests that touch one of these bytes (a flush touches none, a SHARE batch its
     /// destinations).
     pub fn within(self, bytes: Range<u64>) -> Self {
         Fault {
@@ -124,8 +124,8 @@ impl Fault {
         }
     }
 
-    /// Only requests of whose (offset, length) `filter` says so; of a batch to be shared one pair
-    /// is enough.
+    /// Hits only requests for whose offset and length `filter` returns true; of a SHARE batch one
+    /// pair is enough.
     pub fn when(self, filter: impl FnMut(u64, u64) -> bool + Send + 'static) -> Self {
         Fault {
             filter: Some(Box::new(filter)),
@@ -133,7 +133,7 @@ impl Fault {
         }
     }
 
-    /// True if the request is this fault's to hit, now; counts it.
+    /// Whether the fault hits this request now; counts matching requests.
     pub(super) fn hits(&mut self, op: Op, places: &[(u64, u64)]) -> bool {
         let (within, filter) = (&self.within, &mut self.filter);
         let mut matches = |(offset, len): (u64, u64)| {

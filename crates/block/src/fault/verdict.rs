@@ -1,21 +1,21 @@
-//! What becomes of each request.
+//! The verdict on each request: whether it passes, is lost or fails.
 
 use std::io;
 
 use super::plan::{Action, Fault};
 use crate::{BlockError, Gather, Op, SECTOR, SharePair, Write};
 
-/// What is armed, and what came in until now.
+/// The armed faults, and the counts of requests so far.
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) faults: Vec<Fault>,
-    /// Writes until the power goes; `None`: it stays.
+    /// Number of writes until the power fails; `None` if it does not.
     pub(super) power: Option<u64>,
     pub(super) seen: Seen,
     pub(super) hits: u64,
 }
 
-/// Requests that came in, whatever became of them. In a batch each counts.
+/// Counts of requests, with any outcome. In a batch each counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) reads: u64,
@@ -24,12 +24,12 @@ pub(super) struct Seen {
     pub(super) shares: u64,
 }
 
-/// What becomes of a request.
+/// The outcome of a request.
 pub(super) enum Verdict {
     Pass,
     Lost,
     Failed(i32),
-    /// These parts of a write arrive (changed or not), then the error if any.
+    /// These parts of a write arrive (altered or not), then the error if any.
     Parts(Vec<(u64, Vec<u8>)>, Option<i32>),
 }
 
@@ -53,7 +53,7 @@ impl State {
         self.power == Some(0)
     }
 
-    /// What becomes of a flush or discard.
+    /// The outcome of a flush or discard.
     pub(super) fn judge(&mut self, op: Op, offset: u64, len: u64) -> Verdict {
         if self.dead() {
             return Verdict::Failed(libc::EIO);
@@ -61,7 +61,7 @@ impl State {
         match self.hit(op, offset, len).map(|f| &f.action) {
             Some(Action::Fail(errno)) => Verdict::Failed(*errno),
             Some(Action::Lose) => Verdict::Lost,
-            // Neither has bytes to tear or corrupt.
+            // Neither has data to tear or corrupt.
             Some(Action::Tear { .. } | Action::Corrupt(_)) | None => Verdict::Pass,
         }
     }
@@ -92,7 +92,7 @@ impl State {
         }
     }
 
-    /// What becomes of a batch to be shared: the pairs that arrive, then the error if any.
+    /// The outcome of a SHARE batch: the pairs that arrive, then the error if any.
     pub(super) fn judge_share(
         &mut self,
         pairs: &[SharePair],
@@ -115,13 +115,13 @@ impl State {
                 let units = units.map(|(dst, src)| SharePair { dst, src, len });
                 (units.filter(|u| arrives(u.dst, len)).collect(), *errno)
             }
-            // It has no bytes to corrupt.
+            // A SHARE batch has no data to corrupt.
             Some(Action::Corrupt(_)) | None => (pairs.to_vec(), None),
         }
     }
 }
 
-/// Cuts a write at multiples of 512.
+/// Splits a write at multiples of 512.
 fn sectors(offset: u64, data: &Gather<'_>) -> Vec<(u64, Vec<u8>)> {
     let bytes = data.to_vec();
     let mut rest = bytes.as_slice();

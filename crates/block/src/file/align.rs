@@ -1,10 +1,10 @@
-//! What O_DIRECT needs.
+//! The alignment that O_DIRECT needs, and bounce buffers for requests that lack it.
 
 use std::ops::Range;
 
 use crate::AlignedBuf;
 
-/// What O_DIRECT needs, in bytes; powers of two.
+/// The alignment that O_DIRECT needs, in bytes; powers of two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Align {
     pub(super) memory: usize,
@@ -18,20 +18,20 @@ impl Align {
         offset / a * a..(offset + len).div_ceil(a) * a
     }
 
-    /// True if the range begins and ends at the alignment.
+    /// Whether the range begins and ends at the alignment.
     pub(super) fn range(&self, offset: u64, len: u64) -> bool {
         let a = u64::from(self.offset);
         offset.is_multiple_of(a) && len.is_multiple_of(a)
     }
 
-    /// True if the kernel takes this slice.
+    /// Whether the kernel accepts this slice.
     pub(super) fn slice(&self, slice: &[u8]) -> bool {
         (slice.as_ptr() as usize).is_multiple_of(self.memory)
             && slice.len().is_multiple_of(self.offset as usize)
     }
 }
 
-/// A bounce buffer: the first `len` bytes of it, at `start` on the device.
+/// A bounce buffer: its first `len` bytes belong at `start` on the device.
 pub(super) struct Bounce {
     pub(super) buf: AlignedBuf,
     pub(super) start: u64,
@@ -48,7 +48,7 @@ impl Bounce {
         }
     }
 
-    /// The bytes for `offset` and on.
+    /// The bytes from `offset` on.
     pub(super) fn at(&mut self, offset: u64) -> &mut [u8] {
         &mut self.buf[(offset - self.start) as usize..self.len]
     }

@@ -1,16 +1,16 @@
-//! What keeps a volume from being opened twice.
+//! The claim on a volume: locks that keep it from being opened twice.
 //!
-//! * Everywhere: flock, and an open-file-description lock for programs that look only at those.
-//!   Both belong to the inode, so that hard links and other paths meet.
-//! * A block device opened for writing: O_EXCL too, which keeps out the kernel's mount, mke2fs and
+//! * Always: flock, and an open-file-description lock for programs that check only those. Both
+//!   belong to the inode, so that hard links and other paths meet.
+//! * A block device opened for writing: O_EXCL too, which keeps out the kernel's mounts, mke2fs and
 //!   e2fsck.
-//! * An image opened for writing: no loop device may have it; and whoever opens a loop device locks
-//!   the image behind it as well.
+//! * An image opened for writing: no loop device may have it. Opening a loop device also locks the
+//!   image behind it.
 //!
-//! * Of a part of an image: flock shared, so that others may have other parts, and the
-//!   open-file-description lock on that part alone. Whoever is the first to open a part makes sure,
-//!   by the locks for the whole, that nobody has that. A shared lock on the first bytes stays, for
-//!   programs that look for locks there.
+//! * A part of an image: a shared flock, so that others may have other parts, and the
+//!   open-file-description lock on that part alone. The first opener of a part checks, with the
+//!   locks on the whole, that nothing has the whole image. A shared lock on the first bytes stays,
+//!   for programs that check for locks there.
 //!
 //! A read-only open takes shared locks.
 
@@ -28,20 +28,20 @@ use super::holders::{self, Wanted};
 use super::sys;
 use crate::{BlockError, Holder, Result, Span};
 
-/// Held as long as the device is open.
+/// The locks, held as long as the device is open.
 pub(super) struct Claim {
-    /// Open with O_EXCL.
+    /// The file as opened with O_EXCL.
     exclusive: Mutex<Option<Arc<File>>>,
     /// The locked image behind a loop device.
     backing: Option<File>,
 }
 
-/// udev locks a block device while it looks at it; that passes.
+/// udev locks a block device for the short time in which it probes it.
 const UDEV_TRIES: u32 = 10;
 const UDEV_WAIT: Duration = Duration::from_millis(20);
 
-/// A process that was killed may leave for a moment what nobody holds any more: requests of its
-/// io_uring on their way, a loop device that goes with its last mount.
+/// A killed process may leave resources in use for a moment: requests of its io_uring in flight, a
+/// loop device that goes with its last mount.
 const LEFT_TRIES: u32 = 25;
 const LEFT_WAIT: Duration = Duration::from_millis(20);
 
@@ -92,7 +92,7 @@ impl Claim {
                 Some(part) => lock_part(path, file, &meta, !read_only, part)?,
             }
             if !read_only && let Some(found) = holders::loop_device_of(&meta, part) {
-                // One that nobody has mounted may be about to go.
+                // A loop device without a mount may be about to go.
                 return Err(locked(
                     path,
                     found
@@ -108,12 +108,12 @@ impl Claim {
         })
     }
 
-    /// Gives the locks up. Closing the file would do that only once every copy of it is closed, and
-    /// a child that somebody forked just now holds one until it executes its program.
+    /// Releases the locks. Closing the file is not enough: it releases them only once every copy is
+    /// closed, and a child process that was just forked holds a copy until it executes its program.
     pub(super) fn release(&self, file: &File) {
         let held = [Some(file), self.backing.as_ref()];
         for file in held.into_iter().flatten() {
-            // What was never locked, for want of locks on the host, needs no unlocking.
+            // Without locks on the host there is nothing to unlock, which is no error.
             let _ = rustix::fs::flock(file, FlockOperation::Unlock);
             let _ = sys::ofd_unlock(file);
         }
@@ -124,8 +124,8 @@ impl Claim {
         *self.exclusive.lock() = None;
     }
 
-    /// The block device as opened with O_EXCL, while it is claimed: only through this one does the
-    /// kernel drop dirty pages of its cache for a discard.
+    /// The block device as opened with O_EXCL, while it is claimed: only through this descriptor
+    /// does the kernel drop dirty pages of its cache for a discard.
     pub(super) fn exclusive(&self) -> Option<Arc<File>> {
         self.exclusive.lock().clone()
     }
@@ -138,7 +138,7 @@ fn locked(path: &Path, holder: Option<Holder>) -> BlockError {
     }
 }
 
-/// Passes the errors of file systems that have no locks, with a warning.
+/// Ignores the errors of file systems without locks, with a warning.
 fn unsupported(path: &Path, e: Errno) -> Result<()> {
     if matches!(
         e,
@@ -150,23 +150,23 @@ fn unsupported(path: &Path, e: Errno) -> Result<()> {
     Err(BlockError::open(path, e))
 }
 
-/// Both locks on an image.
+/// Takes both locks on an image.
 fn lock_image(path: &Path, file: &File, meta: &Metadata, exclusive: bool) -> Result<()> {
     flock(path, file, meta, exclusive, 0)?;
     ofd_lock(path, file, meta, exclusive, None).map(drop)
 }
 
-/// The locks on a part of an image.
+/// Takes the locks on a part of an image.
 fn lock_part(path: &Path, file: &File, meta: &Metadata, exclusive: bool, part: Span) -> Result<()> {
-    // Where some programs look for locks.
+    // The bytes on which some programs check for locks.
     const HEAD: Span = Span { start: 0, len: 512 };
     match flock(path, file, meta, exclusive, 0) {
         Ok(()) if !exclusive => {}
-        // Nobody is there with a flock, and if this succeeds nobody at all.
+        // No other flock exists; if the next lock succeeds there is no holder at all.
         Ok(()) => {
             let alone = ofd_lock(path, file, meta, exclusive, None)?;
             if !alone {
-                // Only flock works here, and that knows no parts.
+                // Only flock works here, and it cannot lock parts.
                 return Ok(());
             }
             let _ = sys::ofd_unlock(file);
@@ -180,7 +180,7 @@ fn lock_part(path: &Path, file: &File, meta: &Metadata, exclusive: bool, part: S
     ofd_lock(path, file, meta, exclusive, Some(part)).map(drop)
 }
 
-/// The open-file-description lock; whether the host has such locks.
+/// Takes the open-file-description lock; returns whether the host has such locks.
 pub(super) fn ofd_lock(
     path: &Path,
     file: &File,
@@ -239,7 +239,7 @@ fn flock(path: &Path, file: &File, meta: &Metadata, exclusive: bool, tries: u32)
     }
 }
 
-/// If `device` is a loop device, locks the image behind it, where that can be reached.
+/// Locks the image behind `device`, if that is a loop device and its image is accessible.
 fn lock_backing(
     path: &Path,
     device: &File,

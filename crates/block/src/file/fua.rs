@@ -1,14 +1,14 @@
-//! Whether a write to an image file with RWF_DSYNC takes no flush of the disk below.
+//! Detects whether a write to an image file with RWF_DSYNC avoids a flush of the disk below.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-/// ext4 and XFS (`f_type` of statfs(2)): what O_DIRECT writes over written blocks goes to the disk
-/// with FUA there, where that has it. On a block device the kernel follows RWF_DSYNC with a flush
+/// ext4 and XFS (`f_type` of statfs(2)): they send O_DIRECT overwrites of written blocks to the
+/// disk with FUA, if the disk has it. On a block device the kernel follows RWF_DSYNC with a flush
 /// whatever the disk can do.
 const FILE_SYSTEMS: [i64; 2] = [0xef53, 0x5846_5342];
 
-/// Whether it does in this file, if that is open with O_DIRECT.
+/// Whether RWF_DSYNC avoids a flush on this file, if that is open with O_DIRECT.
 pub(super) fn is_cheap(file: &File) -> bool {
     let kind = rustix::fs::fstatfs(file).map(|fs| fs.f_type);
     let disk = rustix::fs::fstat(file).map(|stat| stat.st_dev);

@@ -1,4 +1,4 @@
-//! Who has a volume, for the message that refuses it.
+//! Finds the holder of a volume, for the message that refuses to open it.
 
 use std::fmt;
 use std::fs::{self, File, Metadata};
@@ -12,24 +12,24 @@ use rustix::fs::{major, minor};
 use super::sys;
 use crate::{Holder, Span, namespaces};
 
-/// A lock that could not be had.
+/// A lock that could not be taken.
 #[derive(Clone, Copy)]
 pub(super) enum Wanted {
     /// flock(2).
     Flock,
-    /// An open-file-description lock on a part of the file; none: on all of it.
+    /// An open-file-description lock on a part of the file; `None` means all of it.
     Range(Option<Span>),
-    /// Whatever keeps the file in use.
+    /// Any use of the file.
     Any,
 }
 
 /// A line of /proc/locks, or of /proc/PID/fdinfo behind "lock:".
 struct Lock<'a> {
     kind: &'a str,
-    /// Who took it; not known of one of an open file description.
+    /// The process that took it; unknown for open-file-description locks.
     pid: Option<u32>,
     file: &'a str,
-    /// The first byte and the last.
+    /// The first and the last byte.
     range: (u64, u64),
 }
 
@@ -63,8 +63,8 @@ impl<'a> Lock<'a> {
     }
 }
 
-/// The living process whose lock on `file` is in the way of `wanted`. What `file` itself has locked
-/// never is.
+/// The living process whose lock on `file` conflicts with `wanted`. The locks of `file` itself do
+/// not count.
 pub(super) fn lock_holder(file: &File, meta: &Metadata, wanted: Wanted) -> Option<Holder> {
     let name = format!(
         "{:02x}:{:02x}:{}",
@@ -80,8 +80,8 @@ pub(super) fn lock_holder(file: &File, meta: &Metadata, wanted: Wanted) -> Optio
         .collect();
     let own = std::process::id();
     let others = || locks.iter().filter(|lock| lock.pid != Some(own));
-    // First who is known to be it. Then whoever has a flock: who locks a part has one as well, but
-    // what he locked may not be ours to see.
+    // A process with a known lock comes first, then one with a flock: a process that locks a part
+    // has a flock as well, but its other lock may not be visible.
     let known = others().find(|l| l.pid.is_some() && l.is_in_the_way_of(wanted));
     let pid = known.and_then(|l| l.pid).or_else(|| {
         let having = || others().filter_map(|l| l.pid);
@@ -97,8 +97,8 @@ pub(super) fn lock_holder(file: &File, meta: &Metadata, wanted: Wanted) -> Optio
     }
 }
 
-/// Whether process `pid` has a lock on the file called `name` that is in the way of `wanted`, by
-/// another descriptor than `but`. None: that is not to be seen.
+/// Whether process `pid` has a lock on the file called `name` that conflicts with `wanted`, on
+/// another descriptor than `but`. `None` if that is not visible.
 fn has_lock(pid: u32, but: Option<&File>, name: &str, wanted: Wanted) -> Option<bool> {
     let but = but.map(|file| file.as_raw_fd().to_string());
     let entries = fs::read_dir(format!("/proc/{pid}/fdinfo")).ok()?;
@@ -113,9 +113,10 @@ fn has_lock(pid: u32, but: Option<&File>, name: &str, wanted: Wanted) -> Option<
     }))
 }
 
-/// Process `pid`, unless it is dead.
+/// The process `pid`, unless it is dead.
 fn living(pid: u32) -> Option<Holder> {
-    // "1234 (name) S …": Z and X are dead, and what they held is about to go.
+    // The format is "1234 (name) S …". Processes in the states Z and X are dead, and their locks
+    // are about to go.
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (head, tail) = stat.rsplit_once(')')?;
     let (_, name) = head.split_once('(')?;
@@ -126,7 +127,7 @@ fn living(pid: u32) -> Option<Holder> {
     })
 }
 
-/// Where the kernel has block device `rdev` mounted, as the user sees it.
+/// The mount of block device `rdev`, with the mount point as the user sees it.
 pub(super) fn mount_of(rdev: u64) -> Option<String> {
     let dev = number(rdev);
     let place = namespaces::own_tables()
@@ -139,12 +140,13 @@ fn number(rdev: u64) -> String {
     format!("{}:{}", major(rdev), minor(rdev))
 }
 
-/// Who keeps block device `rdev` at `path` in use without a mount that this process sees.
+/// The process that keeps block device `rdev` at `path` in use without a mount that this process
+/// sees.
 pub(super) fn kept_by(path: &Path, rdev: u64) -> Option<String> {
     let viewer = namespaces::viewers(&number(rdev)).into_iter().next();
     viewer.map(|v| v.to_string()).or_else(|| {
         let opener = namespaces::opener(path)?;
-        Some(format!("{opener} has it open; end that"))
+        Some(format!("{opener} has it open; end it"))
     })
 }
 
@@ -152,14 +154,14 @@ pub(super) fn kept_by(path: &Path, rdev: u64) -> Option<String> {
 pub(super) struct LoopDevice {
     /// `/dev/loopN`.
     pub(super) device: PathBuf,
-    /// Its number.
+    /// The device number.
     rdev: u64,
-    /// Where it is mounted.
+    /// The mount point, if it is mounted.
     pub(super) mounted: Option<String>,
 }
 
 impl LoopDevice {
-    /// For messages, with who keeps it where that is not seen.
+    /// Name for messages, with the process that keeps it in use if there is no visible mount.
     pub(super) fn named_with_keeper(&self) -> String {
         match kept_by(&self.device, self.rdev) {
             Some(keeper) => format!("{self} ({keeper})"),
@@ -174,7 +176,7 @@ impl fmt::Display for LoopDevice {
     }
 }
 
-/// The loop device whose image is this file, or shows something of this part of it.
+/// The loop device that shows this image file or a part of `part`.
 pub(super) fn loop_device_of(image: &Metadata, part: Option<Span>) -> Option<LoopDevice> {
     let wanted = (image.dev(), image.ino());
     for entry in fs::read_dir("/sys/block").ok()?.flatten() {
@@ -188,7 +190,7 @@ pub(super) fn loop_device_of(image: &Metadata, part: Option<Span>) -> Option<Loo
             .ok()
             .and_then(|d| sys::loop_backing(&d))
             .or_else(|| {
-                // Not allowed to ask the device: ask for the path it was given.
+                // Without permission to query the device: its recorded path is used.
                 let meta = fs::metadata(read_path(&attached)?).ok()?;
                 let number = |name| {
                     let text = fs::read_to_string(attached.with_file_name(name)).ok()?;
@@ -214,16 +216,16 @@ pub(super) fn loop_device_of(image: &Metadata, part: Option<Span>) -> Option<Loo
     None
 }
 
-/// Path of the image behind loop device `rdev`.
+/// The path of the image behind loop device `rdev`.
 pub(super) fn backing_path(rdev: u64) -> Option<PathBuf> {
     let dir = format!("/sys/dev/block/{}:{}", major(rdev), minor(rdev));
-    // A partition of a loop device has it one level up.
+    // For a partition of a loop device the attribute is one level up.
     ["loop/backing_file", "../loop/backing_file"]
         .iter()
         .find_map(|p| read_path(&Path::new(&dir).join(p)))
 }
 
-/// A sysfs attribute that holds a path.
+/// Reads a sysfs attribute that holds a path.
 fn read_path(attribute: &Path) -> Option<PathBuf> {
     let mut bytes = fs::read(attribute).ok()?;
     while bytes.last() == Some(&b'\n') {

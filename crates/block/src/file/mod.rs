@@ -1,11 +1,11 @@
 //! An image file or a block device of the host.
 //!
-//! 1. With O_DIRECT every request to the kernel is aligned: what is not is bounced.
+//! 1. With O_DIRECT every request to the kernel is aligned: others use a bounce buffer.
 //! 2. Two requests that write parts of one sector run under `rmw`, so neither loses the other's
-//!    bytes. (A whole-sector write beside them overlaps them, and has no order anyway.)
+//!    bytes. (A concurrent whole-sector write overlaps them, and has no order anyway.)
 //! 3. Locks are taken before the first byte is read, and held until the device is dropped.
 //!
-//! A batch that ends with a flush is the batch, then fdatasync: linked in one io_uring submission
+//! A batch that ends with a flush is the batch, then fdatasync. Linked in one io_uring submission
 //! it took 10 % longer, since the kernel hands an fsync from a ring to a worker thread.
 
 mod align;
@@ -54,22 +54,22 @@ use uring::RingPool;
 pub struct FileDevice {
     path: PathBuf,
     file: File,
-    /// What keeps others out.
+    /// The locks that keep others out.
     claim: Claim,
     is_block_device: bool,
     size: u64,
     sector: u32,
     read_only: bool,
-    /// O_DIRECT is set on `file`. Only ever goes from true to false.
+    /// Whether O_DIRECT is set on `file`. Changes only from true to false.
     direct: AtomicBool,
     align: Align,
     rings: Option<RingPool>,
     rmw: Mutex<()>,
-    /// The host said that it cannot discard.
+    /// Whether the host has reported that it cannot discard.
     no_discard: AtomicBool,
-    /// A durable write takes no flush of the disk below, as long as O_DIRECT is set.
+    /// Whether a durable write avoids a flush of the disk below, as long as O_DIRECT is set.
     fua: bool,
-    /// How the file's blocks are shared, or why they are not.
+    /// The means of sharing the file's blocks, or the reason why there is none.
     share: std::result::Result<share::Sharing, String>,
     counters: Counters,
 }
@@ -81,37 +81,38 @@ impl Drop for FileDevice {
 }
 
 impl FileDevice {
-    /// The path it was opened by.
+    /// The path that it was opened with.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// True if this is a block device, false if it is an image file.
+    /// Whether this is a block device, not an image file.
     pub fn is_block_device(&self) -> bool {
         self.is_block_device
     }
 
-    /// True if requests pass the host's page cache by (O_DIRECT).
+    /// Whether requests bypass the host's page cache (O_DIRECT).
     pub fn is_direct(&self) -> bool {
         self.direct.load(Relaxed)
     }
 
-    /// True if batches go through io_uring.
+    /// Whether batches go through io_uring.
     pub fn uses_uring(&self) -> bool {
         self.rings.is_some()
     }
 
-    /// Makes the rings that `threads` threads need at once, for a process that then gives up making
-    /// any: who finds none later uses system calls. No harm where there are none.
+    /// Makes the rings that `threads` threads need at once, for a process that is about to give up
+    /// the right to make them: threads without a ring use system calls. Does nothing where io_uring
+    /// is not used.
     pub fn prepare_rings(&self, threads: usize) {
         if let Some(rings) = &self.rings {
             rings.prepare(threads);
         }
     }
 
-    /// Says that requests will come in units of `block` bytes, and turns O_DIRECT off if it needs
-    /// larger ones: a volume of 1 KiB blocks on a disk of 4 KiB sectors is better served by the
-    /// host's page cache than by reading before every write.
+    /// Announces requests in units of `block` bytes, and turns O_DIRECT off if that needs larger
+    /// ones: for a volume with 1 KiB blocks on a disk with 4 KiB sectors the host's page cache is
+    /// faster than a read before every write.
     pub fn fit_granularity(&self, block: u32) -> Result<()> {
         if self.is_direct() && !block.is_multiple_of(self.align.offset) {
             tracing::info!(path = %self.path.display(), block, align = self.align.offset, "O_DIRECT turned off");
@@ -121,11 +122,11 @@ impl FileDevice {
         Ok(())
     }
 
-    /// Says that only `span` will be used, and turns O_DIRECT off if that cuts what it reads and
-    /// writes at once: others may write the rest.
+    /// Announces that only `span` will be used, and turns O_DIRECT off if its alignment crosses the
+    /// ends of the span: other programs may write beyond them.
     ///
     /// # Errors
-    /// The host's.
+    /// The host's error.
     pub fn fit_span(&self, span: Span) -> Result<()> {
         let ends = [span.start, span.end()];
         let whole = |n: &u64| n.is_multiple_of(u64::from(self.align.offset)) || *n == self.size;
@@ -213,20 +214,21 @@ impl fmt::Debug for FileDevice {
 }
 
 impl FileDevice {
-    /// Refuses to go on with an image that somebody made shorter: a write behind its end would make
-    /// it long again, and what was cut off would read as zeroes.
+    /// Fails if the image file was truncated: a write behind its end would extend it again, and the
+    /// lost part would read as zeros.
     fn check_whole(&self) -> Result<()> {
         if self.is_block_device {
             return Ok(());
         }
-        // The size alone: of a file that FUSE serves the kernel knows it without asking.
+        // Only the size is requested: for a file on FUSE the kernel knows it without asking the
+        // server.
         let (flags, mask) = (AtFlags::EMPTY_PATH, StatxFlags::SIZE);
         match rustix::fs::statx(&self.file, "", flags, mask) {
             Ok(now) if now.stx_size < self.size => Err(BlockError::Shrunk {
                 offset: now.stx_size,
                 size: self.size,
             }),
-            // Whoever cannot tell has not told that it is shorter.
+            // An error does not show that the file is shorter.
             _ => Ok(()),
         }
     }
@@ -313,9 +315,8 @@ impl BlockDevice for FileDevice {
             bytes += write.len();
         }
         self.check_whole()?;
-        // On a block device the kernel follows RWF_DSYNC with a flush whatever the device can do,
-        // and where FUA is emulated that makes two: one flush after the batch is never
-        // more.
+        // On a block device the kernel follows RWF_DSYNC with a flush whatever the device can do;
+        // emulated FUA makes that two. One flush after the batch is never more.
         let flush_after = self.is_block_device && writes.iter().any(|w| w.fua);
         let whole = |w: &Write<'_>| !direct || align.range(w.offset, w.len());
         let fits = |w: &Write<'_>| !direct || w.data.slices().iter().all(|s| align.slice(s));
@@ -373,7 +374,7 @@ impl BlockDevice for FileDevice {
             return Err(BlockError::ReadOnly { op: Op::Discard });
         }
         check_discard(&range, self.size)?;
-        // Inwards to whole sectors, as BLKDISCARD wants.
+        // Shrunk to whole sectors, as BLKDISCARD requires.
         let sector = u64::from(self.sector);
         let (start, end) = (
             range.start.div_ceil(sector) * sector,
@@ -399,7 +400,8 @@ impl BlockDevice for FileDevice {
         };
         match done {
             Ok(()) => self.counters.discard(len),
-            // The kernel has dirty pages there, and, the claim given up, does not let us drop them.
+            // The kernel has dirty pages there, and without the exclusive claim does not drop them
+            // for this process.
             Err(Errno::BUSY) if self.is_block_device => {}
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOTTY) => {
                 self.no_discard.store(true, Relaxed)
@@ -419,7 +421,7 @@ impl BlockDevice for FileDevice {
         if len == 0 || !range.start.is_multiple_of(sector) || !range.end.is_multiple_of(sector) {
             return write_zeros(self, range);
         }
-        // Of a block device, too, this leaves zeros or fails, which a discard does not promise.
+        // On a block device, too, this leaves zeros or fails; a discard promises less.
         let punched = rustix::fs::fallocate(
             self.claim.exclusive().as_deref().unwrap_or(&self.file),
             FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
@@ -454,7 +456,8 @@ impl Share for FileDevice {
     fn share_batch(&self, pairs: &[SharePair]) -> Result<()> {
         check_share(pairs, &Share::limits(self), self.size())?;
         self.check_whole()?;
-        // Whole units, so there are no more pairs than those.
+        // Pairs are whole units, so without the empty ones there are at most as many pairs as
+        // units.
         let pairs: Vec<SharePair> = pairs.iter().filter(|p| p.len > 0).copied().collect();
         if let Ok(sharing) = &self.share
             && !pairs.is_empty()

@@ -1,4 +1,4 @@
-//! Opening: options, geometry, and what O_DIRECT needs here.
+//! Opening: options, geometry, and detection of the alignment for O_DIRECT.
 
 use std::fs::File;
 use std::io::IoSliceMut;
@@ -17,44 +17,44 @@ use super::uring::RingPool;
 use super::{FileDevice, fua, share, sys};
 use crate::{AlignedBuf, BlockError, Counters, Result, SECTOR, Span};
 
-/// Whether requests pass the host's page cache by (O_DIRECT).
+/// The use of O_DIRECT, which bypasses the host's page cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Direct {
-    /// Where the host can.
+    /// Used if the host supports it.
     #[default]
     Auto,
     /// Never.
     Off,
-    /// Or fail to open.
+    /// Required: opening fails without it.
     Required,
 }
 
-/// Whether batches go through io_uring.
+/// The use of io_uring for batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Uring {
-    /// Where the kernel allows it; else vectored system calls.
+    /// Used if the kernel allows it; vectored system calls otherwise.
     #[default]
     Auto,
     /// Never.
     Off,
 }
 
-/// How to open a [`FileDevice`]. The default is for writing, with O_DIRECT and io_uring where they
-/// work.
+/// Options for opening a [`FileDevice`]. The default opens for writing, with O_DIRECT and io_uring
+/// if they work.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OpenOptions {
-    /// Refuse writes; share with other readers.
+    /// Refuses writes; allows other readers.
     pub read_only: bool,
-    /// O_DIRECT.
+    /// The use of O_DIRECT.
     pub direct: Direct,
-    /// io_uring.
+    /// The use of io_uring.
     pub uring: Uring,
-    /// The part of an image that will be used: others may have what is beside it. All of it else,
-    /// and always of a block device.
+    /// The part of an image that will be used: other programs may use the rest. `None` is the whole
+    /// image. Block devices are always used whole.
     pub span: Option<Span>,
 }
 
-/// Buffers are not aligned to more.
+/// Maximum alignment of buffers in bytes.
 const MAX_ALIGN: u32 = 4096;
 
 fn unsuitable(path: &Path, reason: &str) -> BlockError {
@@ -64,10 +64,10 @@ fn unsuitable(path: &Path, reason: &str) -> BlockError {
     }
 }
 
-/// Opens the file, and says whether it is a block device.
+/// Opens the file. Returns whether it is a block device.
 pub(super) fn open_file(path: &Path, read_only: bool) -> Result<(File, bool)> {
     let fail = |e| BlockError::open(path, e);
-    // Not opening a FIFO or a terminal before its type is known.
+    // A FIFO or a terminal must not be opened, so the type is checked first.
     let kind = std::fs::metadata(path).map_err(fail)?.file_type();
     let is_block_device = kind.is_block_device();
     if !is_block_device && !kind.is_file() {
@@ -86,7 +86,7 @@ pub(super) fn open_file(path: &Path, read_only: bool) -> Result<(File, bool)> {
     Ok((file, is_block_device))
 }
 
-/// The smallest unit that is written as a whole.
+/// The smallest unit that is written atomically, in bytes.
 pub(super) fn sector_of(file: &File, is_block_device: bool) -> std::io::Result<u32> {
     match is_block_device {
         true => Ok(rustix::fs::ioctl_blksszget(file)?),
@@ -98,8 +98,10 @@ impl FileDevice {
     /// Opens the image file or block device at `path`, and keeps every other writer out (readers
     /// too, unless `options.read_only`).
     ///
-    /// Errors: [`BlockError::Locked`] if somebody has it: another StetFS, a program that holds a
-    /// lock, the kernel (mounted, or attached to a loop device).
+    /// # Errors
+    /// [`BlockError::Locked`] if it is in use: by another StetFS, a program that holds a lock, or
+    /// the kernel (mounted, or attached to a loop device); [`BlockError::Open`],
+    /// [`BlockError::Unsuitable`].
     pub fn open(path: impl AsRef<Path>, options: OpenOptions) -> Result<Self> {
         open(path.as_ref(), options)
     }
@@ -126,7 +128,7 @@ fn open(path: &Path, options: OpenOptions) -> Result<FileDevice> {
             .ok(),
     };
     tracing::debug!(path = %path.display(), size, sector, ?align, uring = rings.is_some(), "opened");
-    // A device's driver may have another meaning for the number.
+    // On a device the ioctl number may mean something else to the driver.
     let share = match is_block_device || options.read_only {
         true => Err("it is a block device, or was opened for reading".into()),
         false => share::Sharing::of(&file),
@@ -153,7 +155,8 @@ fn open(path: &Path, options: OpenOptions) -> Result<FileDevice> {
     })
 }
 
-/// Turns O_DIRECT on, where it works, and says what it needs. `sector` is a block device's.
+/// Turns O_DIRECT on if it works, and returns the alignment that it needs. `sector` is a block
+/// device's.
 fn direct_align(file: &File, size: u64, sector: Option<u32>) -> Option<Align> {
     sys::set_direct(file, true).ok()?;
     let align = match (stated_align(file), sector) {
@@ -169,17 +172,18 @@ fn direct_align(file: &File, size: u64, sector: Option<u32>) -> Option<Align> {
             && a.memory.is_power_of_two()
             && a.offset <= MAX_ALIGN
             && a.memory <= MAX_ALIGN as usize
-            // An image that ends inside a sector: O_DIRECT would have to make it longer.
+            // In an image that ends inside a sector O_DIRECT would have to extend it.
             && size.is_multiple_of(u64::from(a.offset))
     });
     if usable.is_none() {
-        // Cannot fail where setting it worked; and if it did, requests would fail with an error.
+        // This cannot fail where setting it worked; if it does, requests fail with an error.
         let _ = sys::set_direct(file, false);
     }
     usable
 }
 
-/// What statx says: `None` if the host does not say, `Some(None)` if it cannot do direct I/O.
+/// The alignment from statx: `None` if the host does not report it, `Some(None)` if it has no
+/// direct I/O.
 fn stated_align(file: &File) -> Option<Option<Align>> {
     let stat = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok()?;
     if stat.stx_mask & StatxFlags::DIOALIGN.bits() == 0 {
@@ -189,7 +193,7 @@ fn stated_align(file: &File) -> Option<Option<Align>> {
     Some((memory != 0 && offset != 0).then_some(Align { memory, offset }))
 }
 
-/// Finds out by trying: a read at an odd multiple of the alignment.
+/// Finds the alignment by trying: a read at an odd multiple of the candidate.
 fn probed_align(file: &File, size: u64) -> Option<Align> {
     let mut buf = AlignedBuf::scratch(MAX_ALIGN as usize);
     [SECTOR, MAX_ALIGN].into_iter().find_map(|a| {

@@ -1,4 +1,5 @@
-//! What writes to a device that is open for reading alone would meet, and who shares its blocks.
+//! Forecasts for a device that is open read-only: whether writes would fail, and whether its blocks
+//! can be shared.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use super::{FileDevice, open};
 use crate::{BlockError, Op, Result};
 
 impl FileDevice {
-    /// Whether it could be opened for writing, as far as permissions go.
+    /// Checks that the device could be opened for writing, as far as permissions go.
     ///
     /// # Errors
     /// As [`FileDevice::open`].
@@ -19,18 +20,18 @@ impl FileDevice {
         open::open_file(&self.path, false).map(drop)
     }
 
-    /// Whether the file system that holds the image has room for writes to these ranges of bytes,
-    /// as far as it can be told: what they cover of the image's holes is not more than is free.
-    /// A block device always has.
+    /// Checks that the host has space for writes to these ranges of bytes, as far as can be told:
+    /// the image's holes in these ranges are not larger than the free space. A block device always
+    /// has space.
     ///
     /// # Errors
-    /// [`BlockError::NoSpace`]; [`BlockError::Io`] if the image cannot be looked at.
+    /// [`BlockError::NoSpace`]; [`BlockError::Io`] if the image cannot be inspected.
     pub fn check_room(&self, ranges: &[Range<u64>]) -> Result<()> {
         if self.is_block_device {
             return Ok(());
         }
         let fail = |e: Errno| BlockError::io(Op::Read, 0, self.size, e.into());
-        // Space that was set aside looks like a hole.
+        // Preallocated space looks like a hole.
         let stat = rustix::fs::fstat(&self.file).map_err(fail)?;
         if u64::try_from(stat.st_blocks).unwrap_or(0) * 512 >= self.size {
             return Ok(());
@@ -44,7 +45,7 @@ impl FileDevice {
         let mut need = 0;
         let mut first = None;
         for range in ranges {
-            // The host gives space in blocks of its own.
+            // The host allocates in blocks of its own.
             let mut at = range.start / unit * unit;
             while at < range.end {
                 let data = match rustix::fs::seek(&self.file, SeekFrom::Data(at)) {
@@ -71,13 +72,13 @@ impl FileDevice {
         }
     }
 
-    /// By whom blocks of the image are shared, or would be by one who may write it.
+    /// The sharer of the image's blocks, now or after opening it for writing.
     ///
     /// # Errors
-    /// Why none are.
+    /// The reason why blocks cannot be shared.
     pub fn sharing(&self) -> std::result::Result<SharedBy, String> {
         if self.is_block_device {
-            return Err("block devices share no blocks".into());
+            return Err("block devices cannot share blocks".into());
         }
         if !self.read_only {
             return match &self.share {

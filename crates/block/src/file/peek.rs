@@ -1,4 +1,4 @@
-//! A first look at a file or device that is not claimed yet: which part of it will be.
+//! A first look at a file or device that is not claimed yet, to find the part to claim.
 
 use std::fs::File;
 use std::io;
@@ -10,7 +10,7 @@ use super::{open, sys};
 use crate::range::check_range;
 use crate::{BlockDevice, BlockError, Op, Read, ReadAt, Result, Stats, Write};
 
-/// An image file or a block device, open for reading and kept from nobody.
+/// An image file or a block device, open for reading and without locks.
 pub struct Peek {
     file: File,
     size: u64,

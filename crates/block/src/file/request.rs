@@ -1,7 +1,7 @@
-//! One vectored request to the kernel and how far it got.
+//! One vectored request to the kernel, and its progress.
 //!
-//! A request keeps raw pointers, so that requests into slices of different lifetimes can stand in
-//! one list; the borrow `'r` keeps the memory they name alive and unshared.
+//! A request keeps raw pointers, so that requests into slices of different lifetimes can be in one
+//! list; the borrow `'r` keeps their memory alive and unshared.
 
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -13,12 +13,13 @@ use libc::{c_int, iovec};
 
 /// The kernel's limit of segments in one request (UIO_MAXIOV).
 const MAX_SEGMENTS: usize = 1024;
-/// Times a request that the kernel wants repeated (EAGAIN) is repeated before it is an error.
+/// Maximum number of repetitions of a request that the kernel wants repeated (EAGAIN).
 const MAX_RETRIES: u32 = 1000;
 
-/// A read or write of slices that follow each other in the file.
+/// A read or write of slices that are adjacent in the file.
 pub(super) struct Request<'r> {
-    /// `count` segments, alive and ours for `'r`; IoSlice and IoSliceMut have the layout of iovec.
+    /// `count` segments, alive and borrowed for `'r`; IoSlice and IoSliceMut have the layout of
+    /// iovec.
     segments: *const iovec,
     count: usize,
     offset: u64,
@@ -46,7 +47,7 @@ impl<'r> Request<'r> {
         }
     }
 
-    /// A write of `slices`, durable on return if asked.
+    /// A write of `slices`, durable on return if `durable`.
     pub(super) fn write(offset: u64, slices: &'r [IoSlice<'_>], durable: bool) -> Self {
         Request {
             len: slices.iter().map(|s| s.len()).sum(),
@@ -78,17 +79,17 @@ impl<'r> Request<'r> {
         if self.durable { libc::RWF_DSYNC } else { 0 }
     }
 
-    /// The segments that one call may name. Valid for `'r`, whether the request moves or not.
+    /// The segments for one call. Valid for `'r`, even if the request moves.
     pub(super) fn segments(&self) -> (*const iovec, u32) {
         (self.segments, self.count.min(MAX_SEGMENTS) as u32)
     }
 
-    /// Takes note of the kernel's answer: bytes moved, or an errno below zero. What is left is done
-    /// by [`finish`](Self::finish).
+    /// Records the kernel's answer: bytes moved, or a negative errno. [`finish`](Self::finish) does
+    /// the rest.
     pub(super) fn complete(&mut self, answer: i32) {
         match usize::try_from(answer) {
             Ok(n) => self.done = n.min(self.len),
-            // Not an answer about the data: `finish` asks again without io_uring.
+            // This errno concerns io_uring, not the data: `finish` repeats the request without it.
             Err(_)
                 if matches!(
                     -answer,
@@ -123,13 +124,13 @@ impl<'r> Request<'r> {
         }
     }
 
-    /// Completes what is not done yet, and gives the result.
+    /// Completes the rest of the request, and returns its result.
     pub(super) fn finish(&mut self, file: &File) -> io::Result<()> {
         self.run(file);
         self.error.take().map_or(Ok(()), Err)
     }
 
-    /// One system call for what is left.
+    /// Makes one system call for the rest.
     fn call(&self, file: &File) -> isize {
         let rest;
         let (segments, count) = if self.done == 0 {
@@ -140,8 +141,8 @@ impl<'r> Request<'r> {
         };
         let (fd, count) = (file.as_raw_fd(), count as c_int);
         let offset = (self.offset + self.done as u64) as libc::off_t;
-        // SAFETY: `count` segments name memory that is alive and, for a read, exclusively ours for
-        // 'r.
+        // SAFETY: `count` segments name memory that is alive and, for a read, exclusively borrowed
+        // for 'r.
         unsafe {
             match (self.write, self.durable) {
                 (false, _) => libc::preadv(fd, segments, count, offset),

@@ -1,4 +1,4 @@
-//! SHARE of what a file holds: by the ioctls of a device that `stetfs device serve` serves
+//! SHARE within a file: by the ioctls of a device that `stetfs device serve` serves
 //! (`include/stetfs-share.h`), else by the file system that holds the image (FICLONERANGE, on XFS
 //! and btrfs).
 
@@ -9,14 +9,15 @@ use std::sync::OnceLock;
 use super::{fragments::Fragments, sys};
 use crate::{BlockError, Op, Result, ShareLimits, SharePair};
 
-/// Pairs of one call at most to a served device: what the number of an ioctl has room for.
+/// Maximum number of pairs per call to a served device: the size field of an ioctl number has room
+/// for no more.
 const PAIRS_MAX: u64 = 682;
 /// The only flag of the limits.
 const ATOMIC: u32 = 1;
-/// Units of a batch that the file system below shares, one call each pair: no longer than others
-/// wait for the image.
+/// Maximum number of units in a batch that the host shares, with one call for each pair: it bounds
+/// the time for which other requests wait for the image.
 const CLONES_MAX: u64 = 1024;
-/// Shares nothing.
+/// Limits of a file that shares nothing.
 pub(super) const NONE: ShareLimits = ShareLimits {
     unit: 1,
     pairs: 0,
@@ -24,12 +25,12 @@ pub(super) const NONE: ShareLimits = ShareLimits {
     atomic: false,
 };
 
-/// Who shares blocks of an image.
+/// The sharer of an image's blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SharedBy {
-    /// For messages.
+    /// Description for messages.
     pub who: &'static str,
-    /// Bytes that are shared as a whole.
+    /// Bytes of a unit.
     pub unit: u32,
 }
 
@@ -41,20 +42,20 @@ enum By {
     Host(Fragments),
 }
 
-/// How a file's content is shared.
+/// The means of sharing a file's content.
 #[derive(Debug)]
 pub(super) struct Sharing {
     by: By,
     limits: ShareLimits,
-    /// Why nothing is shared any more.
+    /// The reason why sharing has ended.
     stopped: OnceLock<String>,
 }
 
 impl Sharing {
-    /// What can be shared of a file that is open for writing.
+    /// Finds the means of sharing for a file that is open for writing.
     ///
     /// # Errors
-    /// Why nothing can.
+    /// The reason why there is none.
     pub(super) fn of(file: &File) -> std::result::Result<Sharing, String> {
         if let Some(said) = sys::share_limits(file).filter(|said| said.unit > 0) {
             return Ok(Sharing {
@@ -68,10 +69,13 @@ impl Sharing {
                 stopped: OnceLock::new(),
             });
         }
-        let unit = clone_unit(file)
-            .map_err(|e| format!("the file system that holds the image shares no blocks ({e})"))?;
+        let unit = clone_unit(file).map_err(|e| {
+            format!("the file system that holds the image cannot share blocks ({e})")
+        })?;
         Ok(Sharing {
-            by: By::Host(Fragments::of(file).map_err(|e| format!("its size is unknown: {e}"))?),
+            by: By::Host(
+                Fragments::of(file).map_err(|e| format!("its extents cannot be counted: {e}"))?,
+            ),
             limits: ShareLimits {
                 unit,
                 pairs: CLONES_MAX,
@@ -83,7 +87,7 @@ impl Sharing {
     }
 
     /// # Errors
-    /// Why nothing is shared any more.
+    /// The reason why sharing has ended.
     pub(super) fn state(&self, file: &File) -> std::result::Result<SharedBy, String> {
         self.look_at_fragments(file);
         let who = match (self.stopped.get(), &self.by) {
@@ -99,7 +103,7 @@ impl Sharing {
         if self.stopped.set(why).is_ok()
             && let Some(why) = self.stopped.get()
         {
-            tracing::info!("nothing is shared any more: {why}");
+            tracing::info!("blocks are copied from now on instead of shared: {why}");
         }
     }
 
@@ -141,7 +145,8 @@ impl Sharing {
                 Ok(()) => fragments.add(1),
                 Err(e) if is_refusal(&e) => {
                     self.stop(format!("the file system that holds the image refused: {e}"));
-                    // What was shared of the batch is what a copy brings there.
+                    // The pairs shared before the refusal have the content that the caller's copy
+                    // writes.
                     return Err(refused());
                 }
                 Err(e) => return Err(BlockError::io(Op::Share, pair.dst, pair.len, e)),
@@ -162,7 +167,7 @@ impl Sharing {
     }
 }
 
-/// Whether the file system says that it does not share at all, or not these.
+/// Whether the file system reports that it does not share, in general or these ranges.
 fn is_refusal(e: &io::Error) -> bool {
     matches!(
         e.raw_os_error(),
@@ -170,9 +175,9 @@ fn is_refusal(e: &io::Error) -> bool {
     )
 }
 
-/// Bytes that the file system shares as a whole, if it shares: asked to share a unit to itself,
-/// which changes nothing, one that can says that source and destination overlap, and one that
-/// cannot that it cannot.
+/// The unit of sharing of the file system in bytes, if it shares. The probe shares a unit with
+/// itself, which changes nothing: a file system that can share answers that source and destination
+/// overlap, any other that it cannot share.
 fn clone_unit(file: &File) -> io::Result<u32> {
     let unit = u32::try_from(rustix::fs::fstatfs(file)?.f_bsize)
         .ok()

@@ -1,4 +1,4 @@
-//! A lock on a part of a file that is no volume.
+//! A lock on a part of a file that is no volume: a persistent-memory region.
 
 use std::fs::File;
 use std::path::Path;
@@ -7,20 +7,20 @@ use super::claim::ofd_lock;
 use super::sys;
 use crate::{BlockError, Result, Span};
 
-/// Keeps others from a part of a file: those that take such a lock, and those that open the file,
-/// or that part of it, as a volume.
+/// A lock on a part of a file. It keeps out other locks of this kind, and programs that open the
+/// file, or that part of it, as a volume.
 #[derive(Debug)]
 pub struct SpanLock {
     file: File,
 }
 
 impl SpanLock {
-    /// Locks `part` of `file`, which is open for writing at `path`. One lock for each time it was
-    /// opened.
+    /// Locks `part` of `file`, which is open for writing at `path`. Each open file can hold one
+    /// lock.
     ///
     /// # Errors
-    /// [`BlockError::Locked`] if somebody has a byte of it. Where the host has no such locks there
-    /// is a warning alone.
+    /// [`BlockError::Locked`] if another process holds a byte of it. On a host without such locks
+    /// there is only a warning.
     pub fn take(path: &Path, file: &File, part: Span) -> Result<Self> {
         let open = |e| BlockError::open(path, e);
         let meta = file.metadata().map_err(open)?;
@@ -32,9 +32,9 @@ impl SpanLock {
 
 impl Drop for SpanLock {
     fn drop(&mut self) {
-        // A child that somebody forks just now holds a copy of the file until it executes its
-        // program. What was never locked, for want of locks on the host, needs no
-        // unlocking.
+        // A child process that was just forked holds a copy of the file until it executes its
+        // program, so closing does not unlock. Without locks on the host there is nothing to
+        // unlock, which is no error.
         let _ = sys::ofd_unlock(&self.file);
     }
 }

@@ -14,7 +14,8 @@ use crate::{SharePair, Span};
 const BLKROGET: c_ulong = 0x125e;
 const BLKDISCARD: c_ulong = 0x1277;
 const LOOP_GET_STATUS64: c_ulong = 0x4c05;
-/// `STETFS_IOC_SHARE_LIMITS`, and `STETFS_IOC_SHARE` without the size of its argument.
+/// The ioctl numbers `STETFS_IOC_SHARE_LIMITS`, and `STETFS_IOC_SHARE` without the size of its
+/// argument.
 const SHARE_LIMITS: c_ulong = 0x8018_ef02;
 const SHARE: c_ulong = 0x4000_ef01;
 
@@ -78,10 +79,10 @@ pub(super) struct SharedLimits {
 
 const _: () = assert!(mem::size_of::<SharedLimits>() == 24);
 
-/// What a served device says that it can share.
+/// The limits that a served device reports.
 pub(super) fn share_limits(file: &File) -> Option<SharedLimits> {
     let mut limits = SharedLimits::default();
-    // SAFETY: the number says that 24 bytes are written, which is the size of the argument.
+    // SAFETY: the number declares a write of 24 bytes, which is the size of the argument.
     let answer = unsafe { libc::ioctl(file.as_raw_fd(), SHARE_LIMITS as _, &raw mut limits) };
     (answer == 0).then_some(limits)
 }
@@ -99,14 +100,14 @@ pub(super) fn share(file: &File, pairs: &[SharePair]) -> io::Result<()> {
         return Err(Errno::TOOBIG.into());
     }
     let number = SHARE | (bytes as c_ulong) << 16;
-    // SAFETY: the number says how many bytes are read, which are as many as `batch` has.
+    // SAFETY: the number declares the bytes to read, which are as many as `batch` has.
     match unsafe { libc::ioctl(file.as_raw_fd(), number as _, batch.as_ptr()) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Has the file system share a range of a file with another of it (FICLONERANGE).
+/// Has the host's file system share a range of the file with another range of it (FICLONERANGE).
 pub(super) fn clone_range(file: &File, pair: &SharePair) -> io::Result<()> {
     let range = CloneRange {
         from: file.as_raw_fd().into(),
@@ -126,7 +127,7 @@ pub(super) fn clone_range(file: &File, pair: &SharePair) -> io::Result<()> {
     }
 }
 
-/// Extents of a file (FIEMAP).
+/// The number of extents of a file (FIEMAP).
 pub(super) fn extents(file: &File) -> io::Result<u64> {
     let mut map = Fiemap {
         start: 0,
@@ -136,17 +137,17 @@ pub(super) fn extents(file: &File) -> io::Result<u64> {
         extent_count: 0,
         reserved: 0,
     };
-    // SAFETY: FIEMAP reads and writes a `struct fiemap`, which `map` is, and with a count of 0 no
-    // extents behind it.
+    // SAFETY: FIEMAP reads and writes a `struct fiemap`, which `map` is. With a count of 0 it
+    // writes no extents behind it.
     match unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_FIEMAP as _, &raw mut map) } {
         0 => Ok(map.mapped_extents.into()),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Size in bytes, now, of a file or a block device.
+/// The current size in bytes of a file or a block device.
 pub(super) fn size(mut file: &File) -> io::Result<u64> {
-    // No request uses the file's position.
+    // The file's position is free for use: no request depends on it.
     file.seek(SeekFrom::End(0))
 }
 
@@ -177,15 +178,15 @@ pub(super) fn discard(file: &File, start: u64, len: u64) -> Result<(), Errno> {
     }
 }
 
-/// What a loop device shows.
+/// The file behind a loop device.
 pub(super) struct LoopBacking {
     /// Device and inode number of the file.
     pub(super) numbers: (u64, u64),
-    /// The part of it.
+    /// The part of the file that the device shows.
     pub(super) span: Span,
 }
 
-/// What is behind a loop device.
+/// The file behind a loop device, as the kernel reports it.
 pub(super) fn loop_backing(device: &File) -> Option<LoopBacking> {
     let mut info = mem::MaybeUninit::<LoopInfo>::zeroed();
     // SAFETY: LOOP_GET_STATUS64 writes one loop_info64.
@@ -199,7 +200,7 @@ pub(super) fn loop_backing(device: &File) -> Option<LoopBacking> {
     if answer != 0 {
         return None;
     }
-    // SAFETY: all of it is integers, initialised to zero before the call.
+    // SAFETY: all fields are integers, initialised to zero before the call.
     let info = unsafe { info.assume_init() };
     Some(LoopBacking {
         numbers: (info.device, info.inode),
@@ -207,7 +208,7 @@ pub(super) fn loop_backing(device: &File) -> Option<LoopBacking> {
     })
 }
 
-/// The part of a file that a loop device with such an offset and limit shows.
+/// The part of a file that a loop device with this offset and limit shows.
 pub(super) fn loop_span(offset: u64, limit: u64) -> Span {
     Span {
         start: offset,
@@ -224,13 +225,13 @@ pub(super) fn try_ofd_lock(file: &File, exclusive: bool, span: Option<Span>) -> 
     set_ofd_lock(file, kind, span)
 }
 
-/// Gives the open-file-description locks up.
+/// Releases the open-file-description locks.
 pub(super) fn ofd_unlock(file: &File) -> Result<(), Errno> {
     set_ofd_lock(file, libc::F_UNLCK, None)
 }
 
 fn set_ofd_lock(file: &File, kind: c_int, span: Option<Span>) -> Result<(), Errno> {
-    // SAFETY: flock is plain integers; zero means: from 0 to the end, no pid.
+    // SAFETY: flock is plain integers; zero means the whole file and no pid.
     let mut lock: libc::flock = unsafe { mem::zeroed() };
     lock.l_type = kind as _;
     lock.l_whence = libc::SEEK_SET as _;

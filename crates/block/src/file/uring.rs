@@ -1,7 +1,7 @@
-//! A pool of io_uring instances.
+//! A pool of io_uring instances: batches of requests with one system call.
 //!
-//! A ring serves one thread at a time, for one batch, and the batch waits for all its completions:
-//! nothing is in flight while a ring lies in the pool, and the memory that requests name outlives
+//! A ring serves one thread at a time, for one batch, and the batch waits for all its completions.
+//! So nothing is in flight while a ring lies in the pool, and the memory of the requests outlives
 //! the kernel's use of it.
 
 use std::fs::File;
@@ -18,13 +18,13 @@ use super::request::Request;
 
 /// Requests in flight per ring.
 const DEPTH: u32 = 64;
-/// Bytes of writes in flight per ring: what keeps a device busy. A sync in another thread waits
-/// behind them.
+/// Maximum bytes of writes in flight per ring: enough to keep a device busy. A sync in another
+/// thread waits behind them.
 const WRITTEN_AHEAD: u64 = 4 << 20;
-/// Rings of one device; further threads use system calls.
+/// Maximum number of rings of one device; further threads use system calls.
 const MAX_RINGS: usize = 32;
 
-/// Idle rings. One is made whenever all are busy, if the kernel gives it.
+/// The idle rings. A new one is made when all are busy, if the kernel allows it.
 pub(super) struct RingPool {
     idle: Mutex<Vec<IoUring>>,
     made: AtomicUsize,
@@ -38,7 +38,7 @@ pub(super) struct Ring<'p> {
 }
 
 fn make() -> io::Result<IoUring> {
-    // Without COOP_TASKRUN (Linux before 5.19) completions interrupt the thread; slower, but right.
+    // Without COOP_TASKRUN (Linux before 5.19) completions interrupt the thread, which is slower.
     let bound = || {
         IoUring::builder()
             .setup_r_disabled()
@@ -47,12 +47,12 @@ fn make() -> io::Result<IoUring> {
             .or_else(|_| IoUring::builder().setup_r_disabled().build(DEPTH))
             .and_then(bind)
     };
-    // Linux before 5.10 cannot bind them.
+    // Linux before 5.10 has no restrictions.
     bound().or_else(|_| IoUring::new(DEPTH))
 }
 
-/// Lets a ring take reads and writes of what is open and nothing else: a process that may make no
-/// other (a sandbox) then can open nothing by it.
+/// Restricts a ring to reads and writes of open files: in a sandbox it cannot be used to open
+/// anything.
 fn bind(ring: IoUring) -> io::Result<IoUring> {
     let submitter = ring.submitter();
     submitter.register_restrictions(&mut [
@@ -72,8 +72,8 @@ impl RingPool {
         })
     }
 
-    /// Makes `n` rings in all, or as many as the kernel gives, for a process that will not be given
-    /// any later.
+    /// Makes `n` rings in all, or as many as the kernel allows, for a process that cannot make any
+    /// later.
     pub(super) fn prepare(&self, n: usize) {
         while self.made.load(Relaxed) < n.min(MAX_RINGS)
             && let Ok(ring) = make()
@@ -83,7 +83,7 @@ impl RingPool {
         }
     }
 
-    /// A ring for one batch, or none if there are too many or the kernel gives no more.
+    /// A ring for one batch; `None` if there are too many or the kernel allows no more.
     pub(super) fn take(&self) -> Option<Ring<'_>> {
         let ring = self.idle.lock().pop().or_else(|| {
             if self.made.fetch_add(1, Relaxed) < MAX_RINGS
@@ -113,15 +113,15 @@ impl Drop for Ring<'_> {
 }
 
 impl Ring<'_> {
-    /// Runs requests and returns when the kernel is done with all. Those it did not take, and the
-    /// rest of those it did in part, are left to [`Request::finish`].
+    /// Runs requests and returns when the kernel is done with all. [`Request::finish`] does the
+    /// requests that the kernel did not take, and the rest of those it did in part.
     pub(super) fn run(&mut self, file: &File, requests: &mut [Request<'_>]) {
         let Some(ring) = self.ring.as_mut() else {
             return;
         };
         let mut next = 0;
         let mut in_flight = 0;
-        // Of writes that are queued or in flight.
+        // Bytes of writes that are queued or in flight.
         let mut bytes = 0;
         let written = |request: Option<&Request<'_>>| {
             request.filter(|r| r.is_write()).map_or(0, Request::len)
@@ -138,8 +138,8 @@ impl Ring<'_> {
                     break;
                 }
                 let entry = entry(file, request).user_data(next as u64);
-                // SAFETY: what the entry names lives as long as the borrow of `requests`, and this
-                // function returns only when `in_flight` is 0.
+                // SAFETY: the memory of the entry lives as long as the borrow of `requests`, and
+                // this function returns only when `in_flight` is 0.
                 if unsafe { ring.submission().push(&entry) }.is_err() {
                     break;
                 }
@@ -147,7 +147,8 @@ impl Ring<'_> {
                 queued += 1;
                 bytes += more;
             }
-            // While more wait for room, half of the window is enough to come back for.
+            // While more requests wait for room, returning is worth it once half of the window is
+            // done.
             let all = in_flight + queued;
             let want = if next < requests.len() {
                 all.div_ceil(2)
@@ -166,10 +167,11 @@ impl Ring<'_> {
                 bytes -= written(requests.get(next));
             }
             match answer.as_ref().map_err(io::Error::raw_os_error) {
-                // What the kernel left in the queue it takes at the next call.
+                // The kernel takes the rest of the queue at the next call.
                 Ok(_) if left == 0 => {}
                 Err(Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)) if left == 0 => {}
-                // It would not take an entry: give this ring up, but wait for what it did take.
+                // The kernel does not take an entry: give this ring up, but wait for the entries
+                // that it took.
                 _ => healthy = false,
             }
             if !healthy && in_flight > 0 {
@@ -187,7 +189,7 @@ impl Ring<'_> {
             }
         }
         if !healthy {
-            tracing::warn!("io_uring refused a request; its ring is closed");
+            tracing::warn!("io_uring refused a request; this ring is no longer used");
             self.ring = None;
         }
     }

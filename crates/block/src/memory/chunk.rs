@@ -1,4 +1,4 @@
-//! Pieces of the process's pool, and of the allocator where that has none.
+//! Chunks of memory from the process's pool, or from the allocator when the pool has none.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::mem::ManuallyDrop;
@@ -7,13 +7,13 @@ use std::ptr::NonNull;
 use super::pool::{CLASSES, Piece, Pool};
 
 const PAGE: usize = 4096;
-/// Instead of a region's number: it is the allocator's.
+/// The region number of a chunk that belongs to the allocator.
 const HEAP: u32 = u32::MAX;
 
-/// The process's.
+/// The process's pool.
 pub(super) static POOL: Pool = Pool::new();
 
-/// Memory of its own. Its bytes are initialised from the beginning and stay so: (1).
+/// A chunk that owns its memory. All its bytes are initialised from the beginning and stay so: (1).
 pub(crate) struct Chunk {
     ptr: NonNull<u8>,
     region: u32,
@@ -21,7 +21,7 @@ pub(crate) struct Chunk {
     kib: u32,
 }
 
-// SAFETY: a chunk owns its memory alone.
+// SAFETY: a chunk is the only owner of its memory.
 unsafe impl Send for Chunk {}
 // SAFETY: shared access only reads.
 unsafe impl Sync for Chunk {}
@@ -35,7 +35,7 @@ impl Chunk {
         }
     }
 
-    /// `size` bytes of the allocator, a multiple of 1 KiB and not 0.
+    /// A chunk of `size` bytes from the allocator; a multiple of 1 KiB and not 0.
     pub(crate) fn of_heap(size: usize) -> Chunk {
         let layout = Self::layout(size);
         let Ok(kib) = u32::try_from(size >> 10) else {
@@ -78,31 +78,31 @@ impl Drop for Chunk {
     }
 }
 
-/// Gives `list` `most` chunks of a class of [`CLASSES`], or fewer when there is no memory for a
+/// Adds `most` chunks of a class of [`CLASSES`] to `list`, or fewer when there is no memory for the
 /// pool.
 pub(crate) fn take(class: usize, most: usize, list: &mut Vec<Chunk>) {
     POOL.take(class, most, |Piece { ptr, region }| {
-        // A piece is handed out once until it is given back, and what a region maps is initialised:
-        // zero, or what was left.
+        // A piece is handed out once until it is given back. The memory of a region is initialised:
+        // zero, or the content of earlier users.
         let kib = (CLASSES[class] >> 10) as u32;
         list.push(Chunk { ptr, region, kib });
     });
 }
 
-/// A chunk of a class of [`CLASSES`] whose memory is there, in huge pages where the kernel has
-/// them; takes as long as the kernel needs to find it.
+/// A chunk of a class of [`CLASSES`] whose memory is allocated, in huge pages if the kernel has
+/// them. It may take long, as the kernel has to find the memory.
 pub(crate) fn take_prepared(class: usize) -> Option<Chunk> {
     let mut list = Vec::new();
     take(class, 1, &mut list);
     let chunk = list.pop()?;
     let region = POOL.state.lock().region(chunk.region);
-    // Where there is no memory now, its user will see. It may have been prepared in small pages.
+    // On failure the first access will report it. The region may have been prepared in small pages.
     let _ = region.prepare();
     region.collapse();
     Some(chunk)
 }
 
-/// Gives chunks back at once, which is cheaper than one by one.
+/// Gives chunks back together, which is cheaper than one by one.
 pub(crate) fn give(chunks: impl Iterator<Item = Chunk>) {
     let of_pool = chunks.filter(|chunk| chunk.region != HEAP);
     POOL.give(of_pool.map(Chunk::into_piece));

@@ -1,9 +1,9 @@
-//! Memory for blocks, found and cleared by the kernel before it is needed.
+//! Memory for blocks, allocated and cleared by the kernel before it is needed.
 //!
-//! What a request touches first it waits for: 0.2 ms for a huge page, and 5 to 8 on a virtual
-//! machine whose host has to find it. So a thread prepares some of it ahead of its use (`prepare`),
-//! in pages that do not stop the processor for so long (`pages`), and what was used is used again
-//! (`pool`).
+//! The first access to a page waits for the kernel: 0.2 ms for a huge page, and 5 to 8 ms on a
+//! virtual machine whose host has to find it. So a thread prepares memory ahead of its use
+//! (`prepare`), in pages of a size that does not stop the processor for long (`pages`), and freed
+//! memory is reused (`pool`).
 
 mod chunk;
 mod pages;

@@ -1,36 +1,36 @@
-//! Huge pages or small ones.
+//! The choice between huge and small pages when memory is prepared.
 //!
-//! A virtual machine may give its free huge pages back to its host (free page reporting). Who
-//! touches such a page first stops the whole processor until the host has found memory again, 4 to
-//! 8 ms for 2 MiB, whichever thread it is. In small pages the same takes less than 1 ms while there
-//! is small free memory, which the host was not given, and else as long, but in steps of some 10
-//! µs. Where memory was in use a moment ago, a huge page takes 0.1 to 0.3 ms.
+//! A virtual machine may return its free huge pages to its host (free page reporting). The first
+//! access to such a page stops the whole processor, in any thread, until the host has found memory
+//! again: 4 to 8 ms for 2 MiB. In small pages the same takes less than 1 ms while the guest has
+//! free small pages, which it did not return to the host. Without these it takes as long, but in
+//! steps of some 10 µs. If the memory was in use a moment ago, a huge page takes 0.1 to 0.3 ms.
 
 use std::time::{Duration, Instant};
 
 use super::region::Region;
 
-/// A huge page that takes longer was not there.
+/// A huge page that takes longer had to be found by the host.
 const SLOW: Duration = Duration::from_millis(1);
-/// So long memory comes in small pages then, and twice as long each time …
+/// Initial time for which memory comes in small pages after a slow huge page; it doubles each time.
 const FIRST: Duration = Duration::from_secs(1);
-/// … up to this.
+/// Maximum of that time.
 const LAST: Duration = Duration::from_secs(64);
-/// Between two steps of small pages that nobody waits for: others get the processor.
+/// Pause between two steps of small pages without urgency, for other threads.
 const REST: Duration = Duration::from_micros(100);
 
-/// What the thread that prepares knows of huge pages.
+/// The state of the preparing thread: whether huge pages are fast now.
 #[derive(Debug, Default)]
 pub(super) struct Pages {
-    /// Small ones until then.
+    /// End of the time for small pages.
     until: Option<Instant>,
-    /// How long that is; 0: the last huge page was there.
+    /// Length of that time; 0 if the last huge page was fast.
     pause: Duration,
 }
 
 impl Pages {
-    /// Prepares `region` in pages that are there soon: slowly, step by step, while it is not
-    /// `urgent`. Says whether there is memory.
+    /// Prepares `region` in the kind of pages that is fast now; in small steps with pauses unless
+    /// `urgent`. Returns whether there is memory.
     pub(super) fn prepare(&mut self, region: Region, urgent: impl Fn() -> bool) -> bool {
         let begin = Instant::now();
         if self.small(begin) {

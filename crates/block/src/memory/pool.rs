@@ -1,8 +1,9 @@
-//! Which regions there are, and which pieces of them are free.
+//! The pool: the regions of the process, and their free pieces.
 //!
-//! A region is *bare* (no memory), *ready* (memory, no piece in use), or cut into pieces of one
-//! class. What was used and is free again is taken first, then what is ready. Where nothing is, a
-//! bare region is cut: its user touches it first, and nobody waits for the thread that prepares.
+//! A region is *bare* (without memory), *ready* (with memory, no piece in use), or cut into pieces
+//! of one class. Free pieces of cut regions are used first, then ready regions. Without either a
+//! bare region is cut: its user makes the first access, so no thread waits for the preparing
+//! thread.
 
 use std::ptr::NonNull;
 use std::time::Duration;
@@ -14,13 +15,13 @@ use super::region::{REGION, Region};
 /// Bytes of the pieces of each class.
 pub(crate) const CLASSES: [usize; 5] = [1 << 10, 2 << 10, 4 << 10, 64 << 10, 1 << 20];
 
-/// Regions that are ready on an idle system: what a burst begins with.
+/// Number of ready regions on an idle system: the start of a burst uses them.
 pub(super) const IDLE: usize = 2;
-/// The most that are ready for whoever uses much.
+/// Maximum number of ready regions under heavy use.
 pub(super) const AHEAD: usize = 32;
-/// What becomes free is kept up to so many regions while the system is not idle.
+/// Number of free regions that are kept while the system is not idle.
 const KEPT: usize = AHEAD;
-/// After this time without a use of a ready region the system is idle.
+/// Time without a use of a ready region after which the system is idle.
 pub(super) const QUIET: Duration = Duration::from_secs(5);
 
 /// A piece of a region: its address, and the number of the region.
@@ -30,18 +31,18 @@ pub(super) struct Piece {
     pub(super) region: u32,
 }
 
-/// Memory of the process for blocks, in bytes.
+/// The process's memory for blocks, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryStats {
-    /// In regions that are in use.
+    /// Bytes of regions in use.
     pub in_use: u64,
-    /// Of that: free pieces.
+    /// Bytes of free pieces in them.
     pub free: u64,
-    /// Prepared for use to come.
+    /// Bytes prepared for later use.
     pub ready: u64,
-    /// Regions that were prepared when they were needed, since the process began, …
+    /// Number of regions that were ready when needed, since the process began.
     pub prepared: u64,
-    /// … and those that were not.
+    /// Number of regions that were not.
     pub unprepared: u64,
 }
 
@@ -50,7 +51,7 @@ struct Cut {
     class: usize,
     /// Numbers of the free pieces.
     free: Vec<u16>,
-    /// Where it stands in the list of its class, if it has free pieces.
+    /// Index in the list of its class, if it has free pieces.
     at: Option<usize>,
 }
 
@@ -66,30 +67,30 @@ pub(super) struct State {
     ready: Vec<u32>,
     /// Regions with free pieces, of each class.
     open: [Vec<u32>; CLASSES.len()],
-    /// Regions that are cut, and those that are being prepared.
+    /// Number of cut regions, and of regions in preparation.
     cut: usize,
     preparing: usize,
-    /// Bytes that preparing may not exceed, with what is in use.
+    /// Maximum bytes in use and ready together; preparing stops there.
     bound: u64,
-    /// Regions that shall be ready.
+    /// Number of regions that should be ready.
     goal: usize,
     prepared: u64,
     unprepared: u64,
-    /// Users of the thread that prepares.
+    /// Users of the preparing thread.
     pub(super) preparers: usize,
 }
 
-/// What the thread that prepares is to do.
+/// The next job of the preparing thread.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Job {
     Prepare(u32),
     GiveBack(u32),
 }
 
-/// Memory in pieces.
+/// The pool of memory pieces.
 pub(super) struct Pool {
     pub(super) state: Mutex<State>,
-    /// A region was taken, or what is wanted changed.
+    /// Signals that a region was taken, or that the goal or the bound changed.
     pub(super) changed: Condvar,
 }
 
@@ -101,8 +102,8 @@ impl Pool {
         }
     }
 
-    /// Gives `put` up to `most` pieces of `class`: fewer, perhaps none, only when the kernel gives
-    /// no address space.
+    /// Calls `put` with up to `most` pieces of `class`. There are fewer, perhaps none, only when
+    /// the kernel has no address space.
     pub(super) fn take(&self, class: usize, most: usize, mut put: impl FnMut(Piece)) {
         let mut state = self.state.lock();
         let before = state.taken();
@@ -129,7 +130,7 @@ impl Pool {
             return;
         }
         if state.preparers > 0 {
-            // It takes its time, which is the thread's.
+            // Returning memory takes long: the preparing thread does it.
             drop(state);
             self.changed.notify_one();
             return;
@@ -139,8 +140,8 @@ impl Pool {
         let regions: Vec<Region> = spare.iter().map(|nr| state.region(*nr)).collect();
         drop(state);
         for region in regions {
-            // SAFETY: no piece of a ready region is in use, and it is in no list now, so none will
-            // be.
+            // SAFETY: no piece of a ready region is in use, and the region is in no list now, so
+            // none will be.
             unsafe { region.give_back() };
         }
         self.state.lock().bare.extend(spare);
@@ -184,7 +185,7 @@ impl State {
         self.regions[nr as usize].0
     }
 
-    /// The number of a region without memory, in no list any more.
+    /// The number of a bare region, taken out of its list.
     fn bare(&mut self) -> Option<u32> {
         if self.bare.is_empty() {
             let first = u32::try_from(self.regions.len()).ok()?;
@@ -232,7 +233,7 @@ impl State {
         let pieces = (REGION / CLASSES[class]) as u16;
         self.regions[nr as usize].1 = Some(Cut {
             class,
-            // Ascending addresses for those who take one after the other.
+            // Consecutive pieces have ascending addresses.
             free: (0..pieces).rev().collect(),
             at: Some(self.open[class].len()),
         });
@@ -265,13 +266,13 @@ impl State {
         }
     }
 
-    /// Allows so many bytes more in use and ready together, or fewer.
+    /// Raises the bound of bytes in use and ready by `more`, and lowers it by `fewer`.
     pub(super) fn allow(&mut self, more: u64, fewer: u64) {
         self.bound = self.bound.saturating_add(more).saturating_sub(fewer);
         self.goal = self.goal.max(IDLE);
     }
 
-    /// What there is to do now.
+    /// The next job, if there is one.
     pub(super) fn job(&mut self) -> Option<Job> {
         let all = self.cut + self.ready.len() + self.preparing;
         let within = (all as u64 + 1) * REGION as u64 <= self.bound;
@@ -281,8 +282,8 @@ impl State {
             self.preparing -= usize::from(bare.is_none());
             return bare;
         }
-        // What is free may stay while there is use of it; a little always may, so that it does not
-        // come and go.
+        // Free regions may stay while the system is not idle. A few may always stay, so that they
+        // do not come and go.
         let (bound, idle) = match self.bound {
             0 => (0, 0),
             bound => (bound, IDLE),
@@ -296,12 +297,12 @@ impl State {
         }
     }
 
-    /// Hardly anything is ready: who takes more will not find it.
+    /// Whether so few regions are ready that further users will not find one.
     pub(super) fn is_short(&self) -> bool {
         self.ready.len() < IDLE
     }
 
-    /// A job is done.
+    /// Notes that a job is done; `well` is its success.
     pub(super) fn done(&mut self, job: &Job, well: bool) {
         match *job {
             Job::Prepare(nr) => {
@@ -309,7 +310,7 @@ impl State {
                 match well {
                     true => self.ready.push(nr),
                     false => {
-                        // There is no memory: no more of it until somebody needs some.
+                        // There is no memory: prepare no more until a region is taken.
                         self.bare.push(nr);
                         self.goal = 0;
                     }
@@ -319,17 +320,17 @@ impl State {
         }
     }
 
-    /// Regions that were taken since the process began.
+    /// Regions taken since the process began.
     pub(super) fn taken(&self) -> u64 {
         self.prepared + self.unprepared
     }
 
-    /// More than an idle system needs is wanted.
+    /// Whether the goal is above that of an idle system.
     pub(super) fn busy(&self) -> bool {
         self.goal > IDLE
     }
 
-    /// Nobody has taken anything for a while.
+    /// Notes that nothing was taken for a while.
     pub(super) fn quiet(&mut self) {
         self.goal = IDLE;
     }
@@ -351,7 +352,7 @@ mod tests {
         pieces
     }
 
-    /// Does all there is to do, and says how often it prepared and gave back.
+    /// Does all jobs, and returns how many prepared and gave back.
     fn work(pool: &Pool) -> (usize, usize) {
         let (mut prepared, mut given) = (0, 0);
         let mut state = pool.state.lock();
@@ -382,7 +383,7 @@ mod tests {
             assert!(again.iter().all(|p| places.contains(&p.ptr.addr().get())));
             pool.give(again.into_iter());
         }
-        // A region that is free as a whole serves another class.
+        // A region that is wholly free serves another class.
         assert_eq!(pool.state.lock().regions.len(), 32);
     }
 
@@ -401,7 +402,7 @@ mod tests {
         assert_eq!((stats.prepared, stats.unprepared), (11, 0));
         assert_eq!(stats.in_use, 11 * REGION as u64);
         assert_eq!(stats.ready, (AHEAD * REGION) as u64);
-        // Nobody waits when there is none.
+        // Without ready regions the user does not wait.
         pieces.extend(take(&pool, PAGES, (AHEAD + 3) * EACH));
         assert_eq!(pool.stats().unprepared, 3);
         assert_eq!(work(&pool).0, AHEAD);
@@ -427,7 +428,7 @@ mod tests {
         pieces.extend(take(&pool, PAGES, EACH));
         assert_eq!(work(&pool), (0, 0), "more is in use than may be");
         assert_eq!(pool.stats().unprepared, 1);
-        // With a smaller bound free memory goes.
+        // A smaller bound returns free memory.
         pool.give(pieces.drain(..4 * EACH));
         assert_eq!(pool.stats().ready, 4 * REGION as u64);
         pool.state.lock().allow(0, 3 * REGION as u64);

@@ -1,4 +1,5 @@
-//! The thread that prepares memory, and gives back what nobody uses.
+//! The preparing thread: it allocates memory ahead of its use, and returns unused memory to the
+//! kernel.
 
 use std::io;
 use std::sync::Arc;
@@ -10,20 +11,21 @@ use super::chunk::POOL;
 use super::pages::Pages;
 use super::pool::{Job, MemoryStats, Pool, QUIET};
 
-/// Memory of the process for blocks, now.
+/// The current memory of the process for blocks.
 pub fn memory_stats() -> MemoryStats {
     POOL.stats()
 }
 
-/// Its owner is asked for the bound after so many regions were taken, …
+/// Number of taken regions after which the owner is asked for the bound again.
 const REGIONS: u64 = 8;
-/// … or fewer in this time, …
+/// Time after which it is asked, if fewer were taken.
 const TIME: Duration = Duration::from_secs(1);
-/// … and on an idle system after this time: memory may have become less, or more.
+/// Time after which it is asked on an idle system: the machine's memory may have changed.
 const IDLE_TIME: Duration = Duration::from_secs(10);
 
 /// A thread that prepares memory for blocks ahead of its use, until this is dropped: up to 64 MiB
-/// for who uses much, 4 MiB on an idle system. Without one who touches memory first waits for it.
+/// under heavy use, 4 MiB on an idle system. Without it the first access to memory waits for the
+/// kernel.
 #[derive(Debug)]
 pub struct Preparer {
     bound: Arc<AtomicU64>,
@@ -32,14 +34,14 @@ pub struct Preparer {
 }
 
 impl Preparer {
-    /// Starts it. It prepares nothing while more than `bound` bytes are in use or ready: the size
-    /// of the cache. The bounds of several add up.
+    /// Starts the thread. It prepares nothing while more than `bound` bytes are in use or ready:
+    /// the size of the cache. The bounds of several preparers add up.
     ///
-    /// `ask` is called in its thread, and says what the bound is from then on, if it is another:
-    /// while memory is taken at each 16 MiB and each second at least, and else each ten seconds.
+    /// `ask` is called in the thread, and returns the new bound if it has changed: at each 16 MiB
+    /// and at least each second while memory is taken, otherwise each ten seconds.
     ///
     /// # Errors
-    /// No thread could be made.
+    /// The thread could not be started.
     pub fn start(
         bound: u64,
         ask: impl FnMut() -> Option<u64> + Send + 'static,
@@ -62,25 +64,25 @@ impl Preparer {
         })
     }
 
-    /// Another bound from now on.
+    /// Sets another bound.
     pub fn set_bound(&self, bound: u64) {
         set_bound(&self.bound, bound);
         POOL.changed.notify_all();
     }
 }
 
-/// Changes what one thread adds to the bound of the pool, bytes.
+/// Changes the part of the pool's bound that belongs to one thread, in bytes.
 fn set_bound(own: &AtomicU64, bound: u64) {
     let mut state = POOL.state.lock();
     let old = own.swap(bound, Ordering::Relaxed);
     state.allow(bound, old);
 }
 
-/// When the owner of a thread is asked for its bound.
+/// Decides when to ask the owner of a thread for its bound.
 struct Asked<F> {
     ask: F,
     bound: Arc<AtomicU64>,
-    /// Regions that had been taken when it was asked last, and when that was.
+    /// Regions taken at the last time it was asked, and that time.
     taken: u64,
     at: Instant,
 }
@@ -95,13 +97,13 @@ impl<F: FnMut() -> Option<u64>> Asked<F> {
         }
     }
 
-    /// Whether it is time to ask, `taken` regions having been taken since the process began.
+    /// Whether it is time to ask; `taken` is the number of regions taken since the process began.
     fn is_due(&self, taken: u64) -> bool {
         let time = if taken > self.taken { TIME } else { IDLE_TIME };
         taken >= self.taken + REGIONS || self.at.elapsed() >= time
     }
 
-    /// Asks, without the pool's lock.
+    /// Asks the owner. The pool's lock must not be held.
     fn ask(&mut self, taken: u64) {
         (self.taken, self.at) = (taken, Instant::now());
         if let Some(bound) = (self.ask)() {
@@ -119,13 +121,13 @@ impl Drop for Preparer {
         drop(state);
         POOL.changed.notify_all();
         if let Some(thread) = self.thread.take() {
-            // It cannot panic; and if it did there is nothing to do.
+            // The thread does not panic; if it did there would be nothing to do.
             let _ = thread.join();
         }
     }
 }
 
-/// Does what there is to do, and waits for more.
+/// Does the jobs, and waits for more.
 fn run(pool: &Pool, stop: &AtomicBool, mut asked: Asked<impl FnMut() -> Option<u64>>) {
     let (mut seen, mut pages) = (0, Pages::default());
     let mut state = pool.state.lock();
@@ -142,7 +144,7 @@ fn run(pool: &Pool, stop: &AtomicBool, mut asked: Asked<impl FnMut() -> Option<u
             let well = match job {
                 Job::Prepare(_) => pages.prepare(region, || pool.state.lock().is_short()),
                 Job::GiveBack(_) => {
-                    // SAFETY: `job` took it out of the lists of the pool, where nobody used it.
+                    // SAFETY: `job` took it out of the pool's lists, in which no region is in use.
                     unsafe { region.give_back() };
                     true
                 }
@@ -199,7 +201,7 @@ mod tests {
                         chunk::take(2, 700, &mut list);
                         assert_eq!(list.len(), 700);
                         for chunk in &list {
-                            // SAFETY: the chunk is ours alone, and has as many bytes.
+                            // SAFETY: the chunk is not shared, and has as many bytes.
                             unsafe { chunk.ptr().as_ptr().write_bytes(0x5A, CLASSES[2]) };
                         }
                         chunk::give(list.into_iter());
@@ -209,7 +211,7 @@ mod tests {
             .collect();
         threads.into_iter().for_each(|t| t.join().unwrap());
         assert!(memory_stats().prepared > 0);
-        // It follows what it is told while memory is taken.
+        // It asks for the bound while memory is taken.
         bound.store(1 << 20, Ordering::Relaxed);
         let mut list = Vec::new();
         chunk::take(4, 2 * REGIONS as usize + 2, &mut list);

@@ -1,8 +1,8 @@
-//! Memory from the kernel in regions of 2 MiB, each a huge page where the system has them and it
-//! was prepared.
+//! Memory from the kernel in regions of 2 MiB, each a huge page if the system has them and it was
+//! prepared.
 //!
 //! Addresses are kept for ever, so that a pointer into a region never leads to something else; only
-//! the memory behind them is given back.
+//! the memory behind them is returned.
 
 use std::ptr::NonNull;
 
@@ -10,23 +10,24 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
 
 /// Bytes of a region, and their alignment.
 pub(super) const REGION: usize = 2 << 20;
-/// Bytes of address space that are taken at once.
+/// Bytes of address space that are reserved at once.
 const SPAN: usize = 64 << 20;
-/// Bytes of small pages that are found at once.
+/// Bytes of small pages that are allocated in one step.
 const STEP: usize = 64 << 10;
 
-/// `REGION` bytes that are zero until somebody writes to them.
+/// `REGION` bytes that are zero until they are written to.
 #[derive(Clone, Copy)]
 pub(super) struct Region(NonNull<u8>);
 
-// SAFETY: it is an address that stays mapped; who uses the memory is up to `at` and `give_back`.
+// SAFETY: this is an address that stays mapped; callers of `at` and `give_back` guard the use of
+// the memory.
 unsafe impl Send for Region {}
 
 impl Region {
-    /// New ones, without memory; none if the kernel has no room for them.
+    /// Maps new regions without memory; none if the kernel has no address space.
     pub(super) fn map() -> Vec<Region> {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: a new anonymous mapping, at a place of the kernel's choice, touches nothing else.
+        // SAFETY: a new anonymous mapping, at an address that the kernel chooses, overlaps nothing.
         let mapped = unsafe {
             mmap_anonymous(
                 std::ptr::null_mut(),
@@ -49,22 +50,21 @@ impl Region {
     }
 
     fn advise(self, advice: Advice) {
-        // SAFETY: these advices change no content, and the region is mapped.
-        // A kernel without them gives memory all the same.
+        // SAFETY: these advices change no content, and the region is mapped. A kernel without them
+        // provides memory all the same.
         let _ = unsafe { madvise(self.0.as_ptr().cast(), REGION, advice) };
     }
 
-    /// Has the kernel find all memory of it now, a huge page if it can. Takes 0.1 ms, and up to 8
-    /// ms on a virtual machine whose host has to find it: then nothing else runs on the processor.
-    /// Content stays. Says whether it is there.
+    /// Has the kernel allocate all memory of the region now, as a huge page if it can. Takes 0.1
+    /// ms, and up to 8 ms on a virtual machine whose host has to find it: then nothing else runs on
+    /// the processor. Content stays. Returns whether there is memory.
     pub(super) fn prepare(self) -> bool {
         self.advise(Advice::LinuxHugepage);
         self.populate(0, REGION)
     }
 
     /// The same in small pages, a few at a time: 0.6 to 0.9 ms in all, and hardly ever more than
-    /// 0.2 ms at once, for these come from memory that the host was not given. `rest` is called
-    /// after each few.
+    /// 0.2 ms at once, as small pages are free in the guest. `rest` is called after each step.
     pub(super) fn prepare_small(self, mut rest: impl FnMut()) -> bool {
         self.advise(Advice::LinuxNoHugepage);
         (0..REGION).step_by(STEP).all(|offset| {
@@ -74,44 +74,44 @@ impl Region {
         })
     }
 
-    /// Makes a huge page of what is there in small ones, if the kernel can (Linux 6.1). Content
-    /// stays. Takes as long as to prepare it, or nothing if it is one.
+    /// Turns small pages into a huge page, if the kernel can (Linux 6.1). Content stays. Takes as
+    /// long as preparing it, or no time if it is one already.
     pub(super) fn collapse(self) {
         self.advise(Advice::LinuxHugepage);
         // SAFETY: as in `advise`.
         unsafe { libc::madvise(self.0.as_ptr().cast(), REGION, libc::MADV_COLLAPSE) };
     }
 
-    /// Has the kernel find the memory of `len` bytes from `offset` on.
+    /// Has the kernel allocate the memory of `len` bytes from `offset` on.
     fn populate(self, offset: usize, len: usize) -> bool {
         let at = self.at(offset).as_ptr().cast();
         // SAFETY: as in `advise`; the part lies inside the region.
         unsafe { madvise(at, len.min(REGION - offset), Advice::LinuxPopulateWrite) }.is_ok()
     }
 
-    /// Gives the memory back to the kernel; the content is zero then. What is not prepared comes in
-    /// small pages: whoever touches it first then waits for 4 KiB and not for 2 MiB.
+    /// Returns the memory to the kernel; the content is zero then. Until it is prepared again the
+    /// memory comes in small pages: the first access then waits for 4 KiB and not for 2 MiB.
     ///
     /// # Safety
-    /// Nobody holds a pointer into it that will be used again.
+    /// No pointer into it may be used again.
     pub(super) unsafe fn give_back(self) {
-        // SAFETY: the region is a private anonymous mapping, so it reads as zeroes then; nobody
-        // uses it by the caller's word.
+        // SAFETY: the region is a private anonymous mapping, so it reads as zeros then; the caller
+        // promises that it is not in use.
         let _ = unsafe { madvise(self.0.as_ptr().cast(), REGION, Advice::LinuxDontNeed) };
         self.advise(Advice::LinuxNoHugepage);
     }
 
-    /// Byte `offset` of it.
+    /// The address of byte `offset`.
     ///
     /// # Panics
-    /// If it has none there.
+    /// If the offset is not inside the region.
     pub(super) fn at(self, offset: usize) -> NonNull<u8> {
         assert!(offset < REGION);
         // SAFETY: the offset lies inside the mapping by the line above.
         unsafe { self.0.add(offset) }
     }
 
-    /// The offset of a pointer that `at` gave.
+    /// The offset of a pointer that `at` returned.
     pub(super) fn offset_of(self, ptr: NonNull<u8>) -> usize {
         ptr.addr().get() - self.0.addr().get()
     }
@@ -139,7 +139,7 @@ mod tests {
         }
         let region = regions[1];
         let bytes = || {
-            // SAFETY: nobody else knows of the region.
+            // SAFETY: the region is not shared.
             unsafe { std::slice::from_raw_parts_mut(region.at(0).as_ptr(), REGION) }
         };
         assert!(bytes().iter().all(|b| *b == 0));

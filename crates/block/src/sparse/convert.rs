@@ -1,4 +1,4 @@
-//! A sparse image of a plain one, and a plain one of it.
+//! Conversion between plain images and Android sparse images.
 
 use std::fs::File;
 use std::io;
@@ -12,73 +12,73 @@ use super::map::{
 };
 use super::repeat;
 
-/// Bytes that are moved at once, unless a block has more.
+/// Bytes moved per step, unless a block is larger.
 const PIECE: usize = 1 << 20;
-/// Bytes of a raw chunk at most: what is sent at once.
+/// Maximum bytes of a raw chunk, which `fastboot` sends in one piece.
 const MAX_RAW: u64 = 64 << 20;
 
-/// Why an image could not be converted.
+/// The error of a conversion.
 #[derive(Debug, thiserror::Error)]
 pub enum SparseError {
-    /// What is converted is no sparse image that could be read.
+    /// The source is no readable sparse image.
     #[error(transparent)]
     Bad(#[from] BadSparse),
-    /// What is converted could not be read, or what is made written.
+    /// The source could not be read, or the target not written.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// A checksum in it is of something else.
-    #[error("the sparse image is damaged: the checksum of its first {0} blocks is another")]
+    /// A checksum in the image does not match.
+    #[error("the sparse image is damaged: the checksum of its first {0} blocks does not match")]
     Checksum(u32),
-    /// It has more blocks to be filled than was allowed.
+    /// The image has more fill bytes than allowed.
     #[error(
         "chunk {chunk} would write {bytes} bytes that are not in the sparse image ({all} with \
-         those before it), and {max} are allowed"
+         those before it), more than the {max} allowed"
     )]
     Fill {
-        /// Its number, from 0.
+        /// Number of the chunk, from 0.
         chunk: u64,
         /// Bytes that it fills.
         bytes: u64,
-        /// The same of all up to it.
+        /// Bytes filled by all chunks up to it.
         all: u64,
-        /// Bytes that may be filled.
+        /// Maximum number of filled bytes.
         max: u64,
     },
-    /// Blocks of this size cannot be.
-    #[error("blocks of {0} bytes: they are a multiple of 4, and 64 MiB at most")]
+    /// The format has no blocks of this size.
+    #[error("blocks of {0} bytes: the size must be a multiple of 4, at most 64 MiB")]
     Block(u32),
-    /// There are too many blocks for the format.
-    #[error("{0} bytes are more blocks than a sparse image can have; take larger ones")]
+    /// There are more blocks than the format can count.
+    #[error("{0} bytes are more blocks than a sparse image can have; choose larger blocks")]
     Large(u64),
 }
 
-/// What becomes of blocks that are all zeroes when a sparse image is made.
+/// The treatment of zero blocks when a sparse image is made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Zeroes {
-    /// They are filled with zeroes, whatever was there.
+    /// Stored as fills with zeros, which overwrite the target.
     #[default]
     Fill,
-    /// They are left out (don't care): for a target that is known to be empty.
+    /// Left out (don't care): for a target that is known to be empty.
     Skip,
 }
 
-/// What was converted, in blocks.
+/// The result of a conversion, in blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Packed {
     /// Bytes of a block.
     pub block: u32,
     /// Blocks of the image.
     pub blocks: u32,
-    /// Those whose bytes are in the sparse image.
+    /// Blocks stored as raw data.
     pub raw: u32,
-    /// Those that repeat four bytes.
+    /// Blocks stored as a repeated word of four bytes.
     pub filled: u32,
-    /// Those that are left out.
+    /// Blocks left out.
     pub skipped: u32,
 }
 
-/// Whether the image has checksums. Few bytes of it say how many are to be filled: they are added
-/// up before anything is written. Zeroes are none, for they become holes.
+/// Checks the limit of filled bytes before anything is written, as a small image can demand a huge
+/// target. Zeros do not count: they become holes. Returns whether the image has checksums.
 fn look_through(
     from: &File,
     head: &Head,
@@ -114,8 +114,8 @@ fn word_at(from: &File, at: u64) -> io::Result<u32> {
     Ok(u32::from_le_bytes(word))
 }
 
-/// The checksum of so many bytes of a word again and again, a multiple of four: by doubling, for
-/// they may be more than could be read.
+/// The checksum of `bytes` bytes of a repeated word, a multiple of four. It is computed by
+/// doubling, as there may be more bytes than could be read.
 pub(super) fn checksum_of_repeated(word: u32, bytes: u64) -> crc32fast::Hasher {
     let mut all = crc32fast::Hasher::new();
     let mut part = crc32fast::Hasher::new();
@@ -131,12 +131,12 @@ pub(super) fn checksum_of_repeated(word: u32, bytes: u64) -> crc32fast::Hasher {
     all
 }
 
-/// Makes of a sparse image a plain one in `to`, an empty file, durably: what nobody cares for is
-/// zeroes, and zeroes are holes. Checksums are looked at. At most `max_fill` bytes are written that
-/// are not in the sparse image.
+/// Converts the sparse image `from` to a plain one in `to`, an empty file, durably. Don't-care
+/// blocks become zeros, and zeros become holes. Checksums are checked. At most `max_fill` bytes are
+/// written that are not in the sparse image.
 ///
 /// # Errors
-/// [`SparseError`]; what is in `to` is then of no use.
+/// [`SparseError`]; the content of `to` is then useless.
 pub fn unpack(from: &File, to: &File, max_fill: u64) -> Result<Packed, SparseError> {
     let file = (from, from.metadata()?.len());
     let head = Head::read(&file)?;
@@ -171,7 +171,7 @@ pub fn unpack(from: &File, to: &File, max_fill: u64) -> Result<Packed, SparseErr
         if !is_raw && has_checksums {
             crc.combine(&checksum_of_repeated(word, left));
         }
-        // What is not written is zeroes already.
+        // An unwritten part of the target reads as zeros already.
         if !is_raw && word == 0 {
             return Ok(());
         }
@@ -199,7 +199,7 @@ pub fn unpack(from: &File, to: &File, max_fill: u64) -> Result<Packed, SparseErr
     Ok(done)
 }
 
-/// What blocks hold, as a chunk says it.
+/// The content of the blocks of a chunk.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Raw,
@@ -207,19 +207,19 @@ enum Kind {
     DontCare,
 }
 
-/// The sparse image while it is made.
+/// A sparse image under construction.
 struct Maker<'a> {
     to: &'a File,
-    /// Where the next byte goes.
+    /// The offset of the next byte.
     at: u64,
-    /// The chunk that grows: what it holds, its blocks, where its head goes.
+    /// The open chunk: its content, its blocks, the offset of its header.
     chunk: Option<(Kind, u32, u64)>,
     chunks: u32,
     done: Packed,
 }
 
 impl Maker<'_> {
-    /// Blocks of a kind; `bytes` are those of raw ones.
+    /// Adds blocks of a kind; `bytes` is the data of raw ones.
     fn add(&mut self, kind: Kind, blocks: u32, bytes: &[u8]) -> io::Result<()> {
         let room = |so_far: u32| match kind {
             Kind::Raw => u64::from(so_far) * u64::from(self.done.block) < MAX_RAW,
@@ -244,7 +244,7 @@ impl Maker<'_> {
         Ok(())
     }
 
-    /// Ends the chunk that grows.
+    /// Ends the open chunk.
     fn end(&mut self) -> io::Result<()> {
         let Some((kind, blocks, at)) = self.chunk.take() else {
             return Ok(());
@@ -268,7 +268,7 @@ impl Maker<'_> {
         self.to.write_all_at(&head, at)
     }
 
-    /// The file's head, last.
+    /// Writes the file's header, last.
     fn finish(&mut self) -> io::Result<()> {
         self.end()?;
         let mut head = Vec::with_capacity(usize::from(FILE_HEAD));
@@ -276,7 +276,7 @@ impl Maker<'_> {
         for half in [1, 0, FILE_HEAD, CHUNK_HEAD] {
             head.extend(half.to_le_bytes());
         }
-        // No checksum of the whole.
+        // The whole image has no checksum.
         for word in [self.done.block, self.done.blocks, self.chunks, 0] {
             head.extend(word.to_le_bytes());
         }
@@ -285,11 +285,11 @@ impl Maker<'_> {
     }
 }
 
-/// Makes of the plain image `from` a sparse one in `to`, an empty file, durably. The last block is
-/// made whole with zeroes.
+/// Converts the plain image `from` to a sparse one in `to`, an empty file, durably. The last block
+/// is padded with zeros.
 ///
 /// # Errors
-/// [`SparseError`]; what is in `to` is then of no use.
+/// [`SparseError`]; the content of `to` is then useless.
 pub fn pack(from: &File, to: &File, block: u32, zeroes: Zeroes) -> Result<Packed, SparseError> {
     let size = block as usize;
     if block == 0 || !block.is_multiple_of(4) || size > MAX_RAW as usize {
@@ -316,7 +316,7 @@ pub fn pack(from: &File, to: &File, block: u32, zeroes: Zeroes) -> Result<Packed
     let mut next = 0;
     while next < blocks {
         let at = next * u64::from(block);
-        // What is a hole up to some block is zeroes.
+        // A hole reads as zeros up to the next data.
         let data = data_from(from, at)? / u64::from(block);
         if data > next {
             let hole = u32::try_from(data.min(blocks) - next).map_err(io::Error::other)?;
@@ -345,12 +345,12 @@ pub fn pack(from: &File, to: &File, block: u32, zeroes: Zeroes) -> Result<Packed
     Ok(maker.done)
 }
 
-/// Where there is data from `at` on; far behind the end if there is none.
+/// The offset of the first data at or behind `at`; `u64::MAX` if there is none.
 fn data_from(file: &File, at: u64) -> io::Result<u64> {
     match rustix::fs::seek(file, SeekFrom::Data(at)) {
         Ok(data) => Ok(data),
         Err(Errno::NXIO) => Ok(u64::MAX),
-        // Of a file system or a device that does not say.
+        // The file system or device does not report holes.
         Err(Errno::INVAL) => Ok(at),
         Err(e) => Err(e.into()),
     }

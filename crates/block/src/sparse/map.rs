@@ -1,64 +1,64 @@
-//! Where each block of a sparse image is.
+//! The block map of a sparse image: the place of each block's content.
 
 use std::io;
 
 use super::read_at::ReadAt;
 
-/// The first four bytes of one.
+/// The magic number in the first four bytes.
 pub const SPARSE_MAGIC: u32 = 0xed26_ff3a;
 
-/// Bytes of the file's head, and of a chunk's, at least.
+/// Minimum size in bytes of the file's header, and of a chunk's.
 pub(super) const FILE_HEAD: u16 = 28;
 pub(super) const CHUNK_HEAD: u16 = 12;
-/// Kinds of chunks.
+/// Chunk kinds.
 pub(super) const RAW: u16 = 0xcac1;
 pub(super) const FILL: u16 = 0xcac2;
 pub(super) const DONT_CARE: u16 = 0xcac3;
 pub(super) const CRC32: u16 = 0xcac4;
 
-/// The largest block that is taken: a volume's is far smaller.
+/// Maximum size of a block in bytes: volumes have far smaller ones.
 const MAX_BLOCK: u32 = 64 << 20;
-/// Runs of one kind that are taken at most: they are kept in memory, 16 bytes each. An image of
-/// 64 GiB has as many if every other block of it is another.
+/// Maximum number of runs: they are kept in memory, 16 bytes each. An image of 64 GiB has this many
+/// if every other block is of another kind.
 const MAX_RUNS: usize = 8 << 20;
 
-/// Why a file is no sparse image that could be read.
+/// The error for a file that is no readable sparse image.
 #[derive(Debug, thiserror::Error)]
 pub enum BadSparse {
-    /// It could not be read.
+    /// The file could not be read.
     #[error("it cannot be read: {0}")]
     Read(#[from] io::Error),
-    /// The first bytes are others.
-    #[error("it is no Android sparse image")]
+    /// The magic number is missing.
+    #[error("it is not an Android sparse image")]
     Magic,
-    /// It is of another version of the format.
+    /// The version of the format is not supported.
     #[error("version {0} of Android's sparse images is not known")]
     Version(u16),
-    /// It contradicts itself.
+    /// The image contradicts itself.
     #[error("the sparse image is damaged: {0}")]
     Damaged(String),
-    /// It has more runs than are kept in memory.
+    /// The image has more runs than are kept in memory.
     #[error("the sparse image has more than {MAX_RUNS} runs of blocks")]
     TooMany,
 }
 
-/// What the blocks of a run hold.
+/// The content of the blocks of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Content {
-    /// Bytes of the file from this one on.
+    /// Bytes of the file from this offset on.
     Raw(u64),
-    /// These four bytes again and again.
+    /// A repeated word of four bytes.
     Fill(u32),
-    /// Nobody needs it.
+    /// Unspecified (don't care).
     DontCare,
 }
 
-/// Blocks from `first` on up to the next run.
+/// The blocks from `first` up to the next run.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     first: u32,
     kind: Kind,
-    /// Of raw blocks their first byte in the file; the word of those that are filled.
+    /// The offset of the data of raw blocks; the word of filled ones.
     value: u64,
 }
 
@@ -69,7 +69,7 @@ enum Kind {
     DontCare,
 }
 
-/// The head of the file.
+/// The header of the file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Head {
     pub(super) file_head: u16,
@@ -79,12 +79,12 @@ pub(super) struct Head {
     pub(super) chunks: u32,
 }
 
-/// The head of a chunk.
+/// The header of a chunk.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chunk {
     pub(super) kind: u16,
     pub(super) blocks: u32,
-    /// Where what is behind its head is.
+    /// The offset of the data behind the header.
     pub(super) at: u64,
 }
 
@@ -126,7 +126,7 @@ impl Head {
             other => return Err(BadSparse::Version(other)),
         }
         if head.file_head < FILE_HEAD || head.chunk_head < CHUNK_HEAD {
-            return damaged("its heads are too short");
+            return damaged("its headers are too short");
         }
         if head.block == 0 || !head.block.is_multiple_of(4) || head.block > MAX_BLOCK {
             return damaged(format!("blocks of {} bytes", head.block));
@@ -134,12 +134,13 @@ impl Head {
         Ok(head)
     }
 
-    /// Bytes of the image.
+    /// Size of the image in bytes.
     pub(super) fn size(&self) -> u64 {
         u64::from(self.blocks) * u64::from(self.block)
     }
 
-    /// Visits the chunks in order, with the first block of each. All of them are in the file.
+    /// Visits the chunks in order, with the first block of each. All chunks must lie within the
+    /// file.
     ///
     /// # Errors
     /// [`BadSparse`]; those of `visit`.
@@ -167,13 +168,13 @@ impl Head {
             at = end;
         }
         if block != self.blocks {
-            let what = format!("its chunks are {block} blocks of {}", self.blocks);
+            let what = format!("its chunks have {block} blocks in all, not {}", self.blocks);
             return Err(BadSparse::Damaged(what).into());
         }
         Ok(())
     }
 
-    /// The chunk at byte `at`, and where the next one is.
+    /// The chunk at byte `at`, and the offset of the next one.
     fn chunk(&self, file: &impl ReadAt, at: u64, number: u32) -> Result<(Chunk, u64), BadSparse> {
         let wrong = |what: &str| damaged(format!("chunk {number}, at byte {at}, {what}"));
         let mut bytes = [0; CHUNK_HEAD as usize];
@@ -187,7 +188,7 @@ impl Head {
             return wrong("goes beyond the end of the file");
         };
         let Some(bytes) = u64::from(total).checked_sub(u64::from(self.chunk_head)) else {
-            return wrong("is shorter than its head");
+            return wrong("is shorter than its header");
         };
         let wanted = match kind {
             RAW => u64::from(blocks) * u64::from(self.block),
@@ -204,7 +205,7 @@ impl Head {
     }
 }
 
-/// Where each block of a sparse image is.
+/// The block map of a sparse image.
 #[derive(Debug)]
 pub struct SparseMap {
     block: u32,
@@ -214,10 +215,10 @@ pub struct SparseMap {
 }
 
 impl SparseMap {
-    /// Whether a file is a sparse image, by its first bytes.
+    /// Whether a file is a sparse image, by its magic number.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The error of reading the file.
     pub fn detect(file: &impl ReadAt) -> io::Result<bool> {
         let mut magic = [0; 4];
         if file.len() < u64::from(FILE_HEAD) {
@@ -227,8 +228,8 @@ impl SparseMap {
         Ok(u32::from_le_bytes(magic) == SPARSE_MAGIC)
     }
 
-    /// Reads the heads of all chunks. Nothing that a raw chunk holds is read, so no checksum is
-    /// looked at.
+    /// Reads the headers of all chunks. The data of raw chunks is not read, so checksums are not
+    /// checked.
     ///
     /// # Errors
     /// [`BadSparse`].
@@ -266,12 +267,12 @@ impl SparseMap {
         })
     }
 
-    /// Bytes of the image.
+    /// Size of the image in bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// What is at byte `offset`, and how many bytes are so from there on.
+    /// The content at byte `offset`, and the number of bytes from there to the end of its run.
     pub(super) fn at(&self, offset: u64) -> (Content, u64) {
         let block = u64::from(self.block);
         let start = |run: &Run| u64::from(run.first) * block;

@@ -1,10 +1,10 @@
-//! Android's sparse images: a file that says of runs of blocks that they are there, repeat four
-//! bytes, or are of no matter. What `fastboot` sends, and `img2simg` makes.
+//! Android's sparse images: a file that describes runs of blocks as data, as a repeated word of
+//! four bytes, or as don't care. `fastboot` sends this format, and `img2simg` makes it.
 //!
-//! All numbers are little-endian. The file's head of 28 bytes: magic, version 1.x (two of 16 bits),
-//! bytes of this head and of each chunk's (two of 16 bits), bytes of a block (a multiple of 4),
-//! blocks, chunks, checksum. Each chunk's head of 12 bytes: kind and nothing (two of 16 bits),
-//! blocks, bytes of the chunk with its head; behind it what the kind has.
+//! All numbers are little-endian. The file's header of 28 bytes: magic, version 1.x (two of 16
+//! bits), bytes of this header and of each chunk's (two of 16 bits), bytes of a block (a multiple
+//! of 4), blocks, chunks, checksum. Each chunk's header of 12 bytes: kind and a reserved field (two
+//! of 16 bits), blocks, bytes of the chunk with its header. The data of the chunk follows.
 
 mod convert;
 mod map;
@@ -20,7 +20,7 @@ use crate::range::{check_discard, check_range};
 use crate::{BlockDevice, BlockError, Counters, Op, Read, Result, SECTOR, Stats, Write};
 use map::Content;
 
-/// What a sparse image says, as a device that is only read. Don't-care blocks are zeroes.
+/// The image in a sparse image file, as a read-only device. Don't-care blocks are zeros.
 pub struct SparseDevice<D> {
     inner: D,
     map: SparseMap,
@@ -28,7 +28,7 @@ pub struct SparseDevice<D> {
 }
 
 impl<D: BlockDevice> SparseDevice<D> {
-    /// What `map`, which was read from `inner`, says.
+    /// A device that shows the image of `map`, which was read from `inner`.
     pub fn new(inner: D, map: SparseMap) -> SparseDevice<D> {
         SparseDevice {
             inner,
@@ -45,7 +45,7 @@ impl<D: BlockDevice> SparseDevice<D> {
             let (now, later) = buf.split_at_mut(len);
             match content {
                 Content::Raw(at) => self.inner.read(at, now)?,
-                // A run begins with a block, and these are multiples of four bytes.
+                // A run begins with a block, and blocks are multiples of four bytes.
                 Content::Fill(word) => repeat(word, offset, now),
                 Content::DontCare => now.fill(0),
             }
@@ -55,7 +55,7 @@ impl<D: BlockDevice> SparseDevice<D> {
     }
 }
 
-/// Fills `buf`, which begins at byte `offset` of a run of such words.
+/// Fills `buf`, which begins at byte `offset` of a run of a repeated word.
 fn repeat(word: u32, offset: u64, buf: &mut [u8]) {
     let bytes = word.to_le_bytes();
     let mut from = bytes.iter().copied().cycle().skip((offset % 4) as usize);

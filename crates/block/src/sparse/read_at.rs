@@ -1,15 +1,15 @@
-//! What a sparse image is read from.
+//! The source of a sparse image: a trait for files and devices.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Reads a file at a place: what a map is read from.
+/// A source that is read by offset.
 pub trait ReadAt {
-    /// Bytes that there are.
+    /// Length in bytes.
     fn len(&self) -> u64;
 
-    /// Whether there are none.
+    /// Whether the source is empty.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -9,10 +9,10 @@ use super::map::{CRC32, DONT_CARE, FILL, RAW};
 use super::*;
 use crate::MemDevice;
 
-/// Bytes that are filled at most.
+/// Maximum number of filled bytes.
 const MAX: u64 = 1 << 20;
 
-/// A sparse image with blocks of 8 bytes of these chunks: kind, blocks, what is behind the head.
+/// A sparse image with blocks of 8 bytes and these chunks: kind, blocks, data.
 fn image(blocks: u32, chunks: &[(u16, u32, &[u8])]) -> Vec<u8> {
     let mut out = Vec::new();
     out.extend(SPARSE_MAGIC.to_le_bytes());
@@ -107,8 +107,8 @@ fn checksums_are_looked_at() {
     assert!(matches!(wrong, Err(SparseError::Checksum(3))), "{wrong:?}");
 }
 
-/// Few bytes say that many are to be filled: what is beyond the limit is refused before anything is
-/// written, and holes take neither room nor time, with checksums neither.
+/// A small image can demand many filled bytes: more than the limit are refused before anything is
+/// written. Holes take neither space nor time, with checksums neither.
 #[test]
 fn filling_is_bounded_and_zeroes_are_holes() {
     let most = u32::MAX;
@@ -125,7 +125,7 @@ fn filling_is_bounded_and_zeroes_are_holes() {
     assert!(unpack(&file(&two), &file(b""), 31).is_err());
     assert!(unpack(&file(&two), &file(b""), 32).is_ok());
 
-    // 32 GiB of nothing, with the checksum that zlib has for it.
+    // 32 GiB of zeros, with zlib's checksum for them.
     let zeroes = checksum_of_repeated(0, all - 8).finalize();
     let mut few = crc32fast::Hasher::new();
     few.update(&[7; 4096]);
@@ -157,7 +157,10 @@ fn what_contradicts_itself_is_refused() {
         let said = SparseMap::read(&bytes).unwrap_err().to_string();
         assert!(said.contains(word), "{word:?} is not in {said:?}");
     };
-    damaged(&image(2, &[(RAW, 1, b"12345678")]), "1 blocks of 2");
+    damaged(
+        &image(2, &[(RAW, 1, b"12345678")]),
+        "1 blocks in all, not 2",
+    );
     damaged(&image(1, &[(FILL, 2, b"abcd")]), "beyond the 1 blocks");
     damaged(&image(1, &[(RAW, 1, b"1234")]), "has 4 bytes, not 8");
     damaged(&image(1, &[(0xcac5, 1, b"")]), "unknown kind 0xcac5");
@@ -172,7 +175,7 @@ fn what_contradicts_itself_is_refused() {
     short[36..40].copy_from_slice(&11u32.to_le_bytes());
     damaged(&short, "shorter than its head");
     for (at, to, word) in [
-        (0, 1u16, "no Android"),
+        (0, 1u16, "not an Android"),
         (4, 2, "version 2"),
         (8, 27, "too short"),
     ] {
@@ -185,7 +188,7 @@ fn what_contradicts_itself_is_refused() {
         other[12..16].copy_from_slice(&u32::to_le_bytes(block));
         damaged(&other, "blocks of");
     }
-    damaged(b"", "no Android");
+    damaged(b"", "not an Android");
 }
 
 fn noise(bytes: &mut [u8]) {
@@ -201,7 +204,7 @@ fn a_plain_image_comes_back() {
     let mut plain = vec![0u8; 5 << 20];
     plain[..4096].fill(7);
     noise(&mut plain[1 << 20..2 << 20]);
-    // A block that ends otherwise than it repeats.
+    // A block that repeats a word except at its end.
     plain[3 << 20..(3 << 20) + 4096].fill(1);
     plain[(3 << 20) + 4095] = 2;
     let from = file(&plain);
@@ -231,7 +234,7 @@ fn the_last_block_is_made_whole() {
 }
 
 proptest! {
-    /// No bytes are a panic, and what is taken is read to its end, up to a size.
+    /// Arbitrary bytes cause no panic, and an accepted image can be read to its end, up to a size.
     #[test]
     fn any_bytes_are_read_or_refused(
         changes in prop::collection::vec((0..150usize, any::<u8>()), 0..12),
@@ -255,7 +258,7 @@ proptest! {
         }
     }
 
-    /// What is packed comes back, whatever the blocks hold.
+    /// Unpacking a packed image restores it, whatever the blocks hold.
     #[test]
     fn any_image_comes_back(
         blocks in prop::collection::vec((0..4u8, any::<u32>(), 1..9usize), 0..40),

@@ -1,4 +1,5 @@
-//! What every [`BlockDevice`] has to do, as checks that any backend's tests can call.
+//! The conformance suite: checks of every [`BlockDevice`] implementation, called by the tests of
+//! each backend.
 //!
 //! A check panics when the device is wrong. All are repeatable: the same seed makes the same
 //! requests.
@@ -15,8 +16,8 @@ use std::io::{IoSlice, IoSliceMut};
 
 use crate::{AlignedBuf, BlockDevice, BlockError, Read, ReadList, Write, WriteList};
 
-/// All checks. The device's content before is unspecified, and after too. It should have at least
-/// 64 KiB and not much more than some MiB, as all of it is read often.
+/// Runs all checks. The content before and after is unspecified. The device should have at least 64
+/// KiB and not more than some MiB, as all of it is read often.
 pub fn check_all(dev: &dyn BlockDevice, seed: u64) {
     random_requests(dev, seed, 300);
     neighbours_merge(dev, seed);
@@ -31,7 +32,7 @@ pub fn check_all(dev: &dyn BlockDevice, seed: u64) {
     }
 }
 
-/// Blocks pushed in order go out as few gathered requests, and come back the same way.
+/// Adjacent blocks pushed in order go out as few gathered requests, and are read back the same way.
 pub fn neighbours_merge(dev: &dyn BlockDevice, seed: u64) {
     let mut rng = Rng::new(seed);
     let block = 1024;
@@ -69,10 +70,11 @@ pub fn neighbours_merge(dev: &dyn BlockDevice, seed: u64) {
     assert!(back == pages);
 }
 
-/// A request of more segments than the kernel takes at once (1024), beside another, is done whole.
+/// A request with more segments than the kernel takes at once (1024), beside another one, is done
+/// whole.
 pub fn more_segments_than_one_call_takes(dev: &dyn BlockDevice, seed: u64) {
     const SEGMENTS: usize = 1300;
-    // Whole sectors where they fit, as O_DIRECT passes on nothing less.
+    // Whole sectors if they fit, as O_DIRECT passes on nothing less.
     let unit = if dev.size() > SEGMENTS as u64 * 512 + 8192 {
         512
     } else {
@@ -105,7 +107,7 @@ pub fn more_segments_than_one_call_takes(dev: &dyn BlockDevice, seed: u64) {
     assert!(last == other);
 }
 
-/// Requests beyond the end fail and change nothing; the last byte can be reached.
+/// Requests beyond the end fail and change nothing; the last byte is accessible.
 pub fn bounds_are_kept(dev: &dyn BlockDevice) {
     let size = dev.size();
     let mut two = [7; 2];
@@ -125,7 +127,7 @@ pub fn bounds_are_kept(dev: &dyn BlockDevice) {
     assert_eq!(dev.size(), size);
 }
 
-/// Requests for nothing succeed.
+/// Empty requests succeed.
 pub fn empty_requests_do_nothing(dev: &dyn BlockDevice) {
     let size = dev.size();
     dev.read_batch(&mut []).unwrap();
@@ -143,7 +145,7 @@ pub fn empty_requests_do_nothing(dev: &dyn BlockDevice) {
     dev.discard(8..4).unwrap();
 }
 
-/// What was zeroed reads as zeros, what lies beside it as it was.
+/// A zeroed range reads as zeros, and the bytes beside it stay.
 pub fn zeros_are_read_back(dev: &dyn BlockDevice) {
     for range in [4096..12288, 512..1024, 5000..9001, 16384..16384] {
         dev.write(0, &[7; 32 << 10]).unwrap();
@@ -158,7 +160,7 @@ pub fn zeros_are_read_back(dev: &dyn BlockDevice) {
     assert!(dev.zero(dev.size() - 1..dev.size() + 1).is_err());
 }
 
-/// Threads that write neighbouring, unaligned ranges lose nothing of each other's.
+/// Threads that write adjacent, unaligned ranges do not overwrite each other.
 pub fn parallel_writers(dev: &dyn BlockDevice, seed: u64) {
     const THREADS: u64 = 4;
     const CHUNK: u64 = 700;

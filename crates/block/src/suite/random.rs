@@ -1,11 +1,11 @@
-//! Requests at random, against a model in memory.
+//! Random requests, checked against a model in memory.
 
 use std::io::{IoSlice, IoSliceMut};
 
 use super::rng::Rng;
 use crate::{AlignedBuf, BlockDevice, Read, Write};
 
-/// A range of a size and alignment that real callers or hostile ones use.
+/// A random range, with a size and alignment that real or hostile callers use.
 fn range(rng: &mut Rng, size: u64) -> (u64, usize) {
     let unit = [1, 512, 1024, 4096][rng.below(4) as usize];
     let max = if rng.below(8) == 0 {
@@ -36,7 +36,7 @@ pub fn random_requests(dev: &dyn BlockDevice, seed: u64, rounds: u32) {
                 dev.discard(offset..offset + len as u64).unwrap();
                 let mut now = vec![0; len];
                 dev.read(offset, &mut now).unwrap();
-                // Each sector is old, zero, or, cut by the range, a mixture of the two.
+                // Each sector is old or zero; a sector cut by the range is a mixture of the two.
                 for (i, (&new, old)) in now.iter().zip(&mut model[span]).enumerate() {
                     assert!(
                         new == 0 || new == *old,
@@ -78,7 +78,7 @@ impl Memory {
     }
 }
 
-/// Ranges that do not overlap.
+/// Random ranges that do not overlap.
 fn disjoint_ranges(rng: &mut Rng, size: u64) -> Vec<(u64, usize)> {
     let count = if rng.below(4) == 0 {
         200
@@ -98,7 +98,7 @@ fn disjoint_ranges(rng: &mut Rng, size: u64) -> Vec<(u64, usize)> {
     ranges
 }
 
-/// Cuts a length into pieces; multiples of 512 where possible.
+/// Splits a length into random pieces; multiples of 512 where possible.
 fn cuts(rng: &mut Rng, len: usize) -> Vec<usize> {
     let mut left = len;
     let mut parts = Vec::new();

@@ -1,4 +1,4 @@
-//! Numbers that are drawn, and can be drawn again.
+//! A repeatable random number generator, so that a failure can be reproduced by its seed.
 
 /// A small repeatable random number generator (xorshift64*).
 #[derive(Debug, Clone)]
@@ -27,7 +27,7 @@ impl Rng {
         }
     }
 
-    /// Fills `buf`.
+    /// Fills `buf` with random bytes.
     pub fn fill(&mut self, buf: &mut [u8]) {
         for chunk in buf.chunks_mut(8) {
             let bytes = self.number().to_le_bytes();

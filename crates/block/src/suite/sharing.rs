@@ -1,15 +1,15 @@
-//! Devices that share what they store.
+//! The checks of devices with the SHARE capability.
 
 use super::rng::Rng;
 use crate::{BlockDevice, BlockError, SharePair};
 
-/// What is shared reads as its source did, and changes on its own from then on; what is refused
-/// changes nothing.
+/// A shared destination reads as its source did, and changes independently from then on. A refused
+/// batch changes nothing.
 pub fn shares(dev: &dyn BlockDevice, seed: u64) {
     let share = dev.share().unwrap();
     let limits = share.limits();
     let unit = u64::from(limits.unit);
-    // Few enough to be read often, and to meet.
+    // Few enough that reading them is fast and that random pairs meet.
     let units = (dev.size() / unit).min(32);
     assert!(units >= 8 && limits.pairs > 0 && limits.references > 1);
     let mut rng = Rng::new(seed);

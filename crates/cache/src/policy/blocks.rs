@@ -1,4 +1,4 @@
-//! Blocks in the order of their numbers, and by erase block.
+//! Indices of cached blocks by number and by erase block, shared by the policies that need them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -19,12 +19,12 @@ impl Sorted {
         self.0.remove(&nr).is_some()
     }
 
-    /// The first of `range`.
+    /// The first block in `range`.
     pub(super) fn first(&self, range: Range<u64>) -> Option<(u64, u32)> {
         self.iter(range).next()
     }
 
-    /// The last one below `nr`.
+    /// The last block below `nr`.
     pub(super) fn before(&self, nr: u64) -> Option<(u64, u32)> {
         self.0
             .range(..nr)
@@ -37,27 +37,27 @@ impl Sorted {
     }
 }
 
-/// The erase blocks of a device.
+/// The division of a device into erase blocks.
 #[derive(Clone, Copy)]
 pub(super) struct EraseBlocks {
-    /// Blocks in one, at least 1.
+    /// Blocks per erase block, at least 1.
     pub(super) size: u64,
 }
 
 impl EraseBlocks {
-    /// Which one `nr` is in.
+    /// The number of the erase block that contains block `nr`.
     pub(super) fn of(self, nr: u64) -> u64 {
         nr / self.size
     }
 
-    /// The numbers in erase block `block`.
+    /// The block numbers of erase block `block`.
     pub(super) fn range(self, block: u64) -> Range<u64> {
         let start = block.saturating_mul(self.size);
         start..start.saturating_add(self.size)
     }
 }
 
-/// What is in the cache, for policies that let whole erase blocks go.
+/// The cached blocks, for policies that evict whole erase blocks.
 pub(super) struct Content {
     erase: EraseBlocks,
     pages: Sorted,
@@ -65,7 +65,7 @@ pub(super) struct Content {
 }
 
 impl Content {
-    /// Nothing, with erase blocks of `size` blocks.
+    /// An empty cache, with erase blocks of `size` blocks.
     pub(super) fn new(size: u64) -> Content {
         Content {
             erase: EraseBlocks { size },
@@ -74,7 +74,7 @@ impl Content {
         }
     }
 
-    /// The erase block that a block is in.
+    /// The number of the erase block that contains a block.
     pub(super) fn block_of(&self, frame: Frame) -> u64 {
         self.erase.of(frame.nr)
     }
@@ -96,7 +96,7 @@ impl Content {
         self.pages.remove(nr)
     }
 
-    /// Slots of the first of the erase blocks of which something may go: all that may, by number.
+    /// Chooses all evictable blocks, by number, of the first erase block that has any.
     pub(super) fn choose(
         &self,
         blocks: impl Iterator<Item = u64>,
@@ -123,7 +123,7 @@ impl Content {
         }
     }
 
-    /// The dirty ones of these erase blocks, for the flusher.
+    /// Adds the dirty blocks of these erase blocks for the writer of dirty data.
     pub(super) fn to_write(
         &self,
         blocks: impl Iterator<Item = u64>,

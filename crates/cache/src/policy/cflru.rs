@@ -1,7 +1,7 @@
-//! CFLRU: LRU that lets clean blocks go first (Park, Jung, Kang, Kim and Lee, CASES 2006).
+//! CFLRU: LRU that evicts clean blocks first (Park, Jung, Kang, Kim and Lee, CASES 2006).
 //!
 //! The least recently used quarter is the clean-first region (the static window). The least
-//! recently used clean block in it leaves; without one, the least recently used block.
+//! recently used clean block in it is evicted; without one, the least recently used block.
 
 use std::collections::BTreeMap;
 
@@ -15,27 +15,27 @@ struct State {
     /// When it was last used, in uses of the cache.
     stamp: u64,
     dirty: bool,
-    /// It is in the clean-first region.
+    /// Whether it is in the clean-first region.
     window: bool,
 }
 
 /// The CFLRU policy with a static window.
 pub(super) struct Cflru {
-    /// One list, the last used in front. The window is its end.
+    /// One list, the most recently used block in front. The window is its end.
     order: Lists<1>,
     state: PerSlot<State>,
     /// The clean blocks of the window, the least recently used first.
     clean: BTreeMap<u64, u32>,
     /// The most recently used block of the window.
     edge: Option<u32>,
-    /// Blocks in the window, and how many there should be in a full cache.
+    /// Blocks in the window, and the number that it has in a full cache.
     inside: usize,
     window: usize,
     now: u64,
 }
 
 impl Cflru {
-    /// For a cache of `capacity` blocks: a quarter is the window.
+    /// A policy for `capacity` blocks: a quarter is the window.
     pub(super) fn new(capacity: usize) -> Cflru {
         Cflru {
             order: Lists::new(),
@@ -48,7 +48,7 @@ impl Cflru {
         }
     }
 
-    /// Takes a block out of its place.
+    /// Removes a block from the list and the window.
     fn take(&mut self, slot: u32) {
         let state = self.state.get(slot);
         if state.window {
@@ -62,7 +62,7 @@ impl Cflru {
         self.order.remove(slot);
     }
 
-    /// Puts it in front, and grows the window over the next ones.
+    /// Puts a block in front, and extends the window.
     fn put(&mut self, slot: u32) {
         self.now += 1;
         self.state.at(slot).stamp = self.now;
@@ -161,8 +161,8 @@ mod tests {
     use super::*;
 
     /// The paper's figure: P1…P4 in the working region, then P5 clean, P6 dirty, P7 clean, P8 dirty
-    /// in the clean-first region, P8 the least recently used. LRU lets P8 P7 P6 P5 go; CFLRU P7
-    /// P5 P8 P6.
+    /// in the clean-first region, P8 the least recently used. LRU evicts P8 P7 P6 P5; CFLRU P7 P5
+    /// P8 P6.
     #[test]
     fn the_papers_example() {
         let mut desk = Desk::new(
@@ -174,7 +174,7 @@ mod tests {
         );
         desk.run("w8 r7 w6 r5 r4 r3 r2 r1");
         let mut victims = Vec::new();
-        // The window does not move in the figure: nothing new comes.
+        // The window does not move in the figure: no new block comes.
         for _ in 0..4 {
             desk.policy.window = 4 - victims.len();
             victims.push(desk.evict());

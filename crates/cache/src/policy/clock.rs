@@ -1,9 +1,8 @@
-//! CLOCK: the slots stand in a ring; the hand gives each block a second chance if it was used
-//! again.
+//! CLOCK: the slots form a ring; the hand gives each block that was used again a second chance.
 //!
-//! A new block takes the place of one that left, behind the hand, so it has one full turn. In a
-//! mounted volume's cache it comes without a second chance: what is used only once does not drive
-//! out what is used often. In the textbook's its first use counts too.
+//! A new block takes the slot of an evicted one, behind the hand, so it has one full turn. In the
+//! cache of a mounted volume its first use gives no second chance: blocks that are used once do not
+//! evict blocks that are used often. In the textbook variant the first use counts too.
 
 use super::lists::PerSlot;
 use super::{Access, Attempts, Choice, Frame, Policy, dirty_of};
@@ -18,12 +17,12 @@ pub(super) struct Clock {
     /// Slots ever seen.
     slots: u32,
     hand: u32,
-    /// What a new block's bits are.
+    /// The initial bits of a new block.
     first: u8,
 }
 
 impl Clock {
-    /// The first use of a block gives no second chance.
+    /// The variant of mounted volumes: the first use of a block gives no second chance.
     pub(super) fn new() -> Clock {
         Clock {
             bits: PerSlot::new(),
@@ -33,7 +32,7 @@ impl Clock {
         }
     }
 
-    /// The first use counts as any other.
+    /// The textbook variant: the first use counts as any other.
     pub(super) fn textbook() -> Clock {
         Clock {
             first: HERE | REFERENCED,
@@ -115,7 +114,8 @@ mod tests {
         assert_eq!(gone, [1, 0, 2, 3], "the only unreferenced block goes first");
     }
 
-    /// Worked by hand: all come referenced, so the first search goes around and takes the oldest.
+    /// Worked by hand: all blocks come referenced, so the first search goes around and takes the
+    /// oldest.
     #[test]
     fn in_the_textbooks_the_first_use_counts() {
         let mut desk = Desk::new(Clock::textbook(), 3);

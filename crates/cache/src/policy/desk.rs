@@ -1,10 +1,10 @@
-//! A cache for tests, in words: `r5` reads block 5, `w5` changes it.
+//! A cache for tests of policies, driven by words: `r5` reads block 5, `w5` changes it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Access, Choice, Frame, Policy};
 
-/// A cache of numbers.
+/// A cache of block numbers without content.
 pub(super) struct Desk<P> {
     pub(super) policy: P,
     capacity: usize,
@@ -28,7 +28,7 @@ impl<P: Policy> Desk<P> {
         }
     }
 
-    /// Does what the words say.
+    /// Runs the reads and writes in `words`.
     pub(super) fn run(&mut self, words: &str) {
         for word in words.split_whitespace() {
             let (kind, nr) = word.split_at(1);
@@ -57,7 +57,7 @@ impl<P: Policy> Desk<P> {
         self.policy.inserted(Frame { slot, nr }, access);
     }
 
-    /// Makes room; the last that left.
+    /// Makes room; returns the last evicted block.
     pub(super) fn evict(&mut self) -> u64 {
         let mut choice = Choice::default();
         self.policy.choose(&mut |_| true, &mut choice);
@@ -90,17 +90,17 @@ impl<P: Policy> Desk<P> {
         self.slots[&nr]
     }
 
-    /// Who left, in order.
+    /// The evicted blocks, in order.
     pub(super) fn gone(&self) -> &[u64] {
         &self.gone
     }
 
-    /// Who was dirty of them.
+    /// The evicted blocks that were dirty, in order.
     pub(super) fn written(&self) -> &[u64] {
         &self.written
     }
 
-    /// What the flusher would be told to write.
+    /// The blocks that the policy suggests to write back.
     pub(super) fn suggested(&mut self, limit: usize) -> Vec<u64> {
         let mut out = Vec::new();
         self.policy.to_write(limit, &mut out);

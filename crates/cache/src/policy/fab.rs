@@ -1,7 +1,7 @@
-//! FAB: the erase block with the most blocks in the cache leaves as a whole (Jo, Kang, Park, Kim
-//! and Lee, 2006).
+//! FAB: evicts the whole erase block that has the most blocks in the cache (Jo, Kang, Park, Kim and
+//! Lee, 2006).
 //!
-//! Of equally full ones the least recently used leaves.
+//! Of equally full ones it evicts the least recently used.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ use super::{Access, Choice, Frame, Policy};
 #[derive(Clone, Copy)]
 struct Group {
     pages: u32,
-    /// When one of its blocks was last used.
+    /// The time of the last use of one of its blocks.
     stamp: u64,
 }
 
@@ -22,13 +22,13 @@ struct Group {
 pub(super) struct Fab {
     content: Content,
     groups: HashMap<u64, Group>,
-    /// The fullest last, of equally full ones the least recently used.
+    /// Sorted by fullness, the fullest last; of equally full ones the least recently used last.
     order: BTreeSet<(u32, Reverse<u64>, u64)>,
     now: u64,
 }
 
 impl Fab {
-    /// With erase blocks of `size` blocks.
+    /// A policy for erase blocks of `size` blocks.
     pub(super) fn new(size: u64) -> Fab {
         Fab {
             content: Content::new(size),
@@ -38,7 +38,8 @@ impl Fab {
         }
     }
 
-    /// Counts a use of erase block `block` that has `more` blocks now, or fewer.
+    /// Changes the number of cached blocks of an erase block by `change`, and counts a use if
+    /// `used`.
     fn touch(&mut self, block: u64, change: i32, used: bool) {
         self.now += 1;
         let group = self.groups.entry(block).or_insert(Group {

@@ -1,16 +1,17 @@
-//! GreedyDual by erase block: what leaves is what costs least to bring back, or to write, for the
-//! time that it was not used.
+//! GreedyDual by erase block: evicts the blocks that are cheapest to read again, or to write back,
+//! for the time since their last use.
 //!
-//! GreedyDual (Young 1994, with frequencies: Cherkasova 1998) gives a block that is used the value
-//! `L + f·cost`; the least value leaves, and `L` rises to it. Here a clean block costs a read.
-//! Dirty blocks of one erase block are a group: writing it costs a write each, a visit to the erase
-//! block, divided among them, and what has to be moved for the rest that is not written. The
-//! group's value is the mean of its blocks' values and that. When it is the least, all of the group
-//! but what is used often and lately is written, in order, and stays as clean blocks of their own
-//! age: nobody leaves early for being in a full erase block.
+//! GreedyDual (Young 1994, with frequencies: Cherkasova 1998) gives a block at each use the value
+//! `L + f·cost`; the block with the least value leaves, and `L` rises to that value. Here a clean
+//! block costs a read. The dirty blocks of one erase block are a group. Writing back a group costs
+//! a write for each block, a visit to the erase block, divided among the blocks, and the move of
+//! the rest of the erase block. The group's value is the mean of its blocks' values plus those
+//! costs. When it is the least, the group is written back in order, except the blocks that are used
+//! often and lately. The written blocks stay as clean blocks of their own age: no block is evicted
+//! early because its erase block is full.
 //!
-//! A use that follows the one before closely does not count for the frequency: a sequential writer
-//! comes back to the page where its last call ended.
+//! A use that closely follows the previous one does not raise the frequency: a sequential writer
+//! returns to the page in which its last call ended.
 
 use std::collections::BTreeSet;
 
@@ -21,19 +22,19 @@ use super::lists::PerSlot;
 use super::shape::{Costs, Shape};
 use super::{Access, Attempts, Choice, Frame, LOOKS_PER_WRITE, Policy};
 
-/// Values are in parts of a page's read.
+/// Values are in fractions of the cost of reading a page.
 const UNIT: u64 = 1 << 10;
 
-/// Uses that count at most.
+/// Maximum number of uses that count.
 const MOST_USES: u8 = 3;
 
-/// A group is written whole when it fills so many eighths of its erase block.
+/// A group is written whole if it fills at least this many eighths of its erase block.
 const FULL_EIGHTHS: u64 = 7;
 
 #[derive(Clone, Copy, Default)]
 struct State {
     nr: u64,
-    /// Its value; of a dirty one without what it costs with its group.
+    /// The block's value; for a dirty block without the costs of its group.
     value: u64,
     /// When it was last used, in uses of the cache.
     last: u64,
@@ -51,14 +52,14 @@ struct Group {
 pub(super) struct GdErase {
     erase: EraseBlocks,
     costs: Costs,
-    /// Uses that are close to each other.
+    /// Uses at most this far apart count as one.
     close: u64,
     state: PerSlot<State>,
     clean: BTreeSet<(u64, u32)>,
     dirty: Sorted,
     groups: HashMap<u64, Group>,
     order: BTreeSet<(u64, u64)>,
-    /// `L`.
+    /// The level `L`.
     level: u64,
     now: u64,
 }
@@ -81,7 +82,7 @@ impl GdErase {
         }
     }
 
-    /// What a group counts.
+    /// The value of a group.
     fn value(&self, group: Group) -> u64 {
         let visit = u64::from(self.costs.visit) * UNIT / group.blocks;
         let others = self.erase.size.saturating_sub(group.blocks);
@@ -89,7 +90,7 @@ impl GdErase {
         (group.values / u128::from(group.blocks)) as u64 + visit + rest
     }
 
-    /// Changes the group that a dirty block is in, and puts it where its value says.
+    /// Applies `change` to the group of a dirty block, and re-sorts the group by its value.
     fn regroup(&mut self, nr: u64, change: impl FnOnce(&mut Group)) {
         let block = self.erase.of(nr);
         let group = self.groups.entry(block).or_default();
@@ -106,7 +107,7 @@ impl GdErase {
         }
     }
 
-    /// Puts a block where its state says.
+    /// Puts a block into the index of its state.
     fn enter(&mut self, slot: u32, state: State) {
         if state.dirty {
             self.dirty.insert(state.nr, slot);
@@ -151,8 +152,8 @@ impl GdErase {
         state
     }
 
-    /// What is written of an erase block: all if it is nearly full, else all but what is used often
-    /// and younger than the mean.
+    /// The blocks of an erase block to write back: all if it is nearly full, else all except those
+    /// that are used often and younger than the mean.
     fn due(&self, block: u64) -> impl Iterator<Item = (u64, u32)> + '_ {
         let group = self.groups.get(&block).copied().unwrap_or_default();
         let mean = (group.values / u128::from(group.blocks.max(1))) as u64;
@@ -182,7 +183,7 @@ impl Policy for GdErase {
             let state = self.after_use(state, access);
             return self.enter(frame.slot, state);
         }
-        // A dirty one stays where it is; only its value is another.
+        // A dirty block stays where it is; only its value changes.
         let state = self.after_use(before, access);
         *self.state.at(frame.slot) = state;
         self.regroup(state.nr, |group| {
@@ -194,7 +195,7 @@ impl Policy for GdErase {
         let mut state = self.leave(frame.slot);
         if state.dirty {
             state.dirty = false;
-            // Of its own age, as a clean one.
+            // It stays as a clean block of its own age.
             let more = u64::from(self.costs.write.saturating_sub(self.costs.read));
             state.value = state
                 .value
@@ -249,7 +250,7 @@ impl Policy for GdErase {
                 self.level = self.level.max(value);
                 return;
             }
-            // It is written first; until then clean ones leave.
+            // The group is written first; until then clean blocks leave.
             groups = self.order.range(..(0, 0)).copied().peekable();
         }
     }
@@ -288,21 +289,21 @@ mod tests {
         Desk::new(GdErase::new(shape), capacity)
     }
 
-    /// Worked by hand: without a visit's cost a clean block leaves before dirty ones, until these
-    /// are older by a write's cost.
+    /// Worked by hand: without the cost of a visit a clean block leaves before dirty ones, until
+    /// these are older by the cost of a write.
     #[test]
     fn clean_blocks_are_cheaper() {
         let mut desk = desk(3, 0);
         desk.run("w0 w8 r16 r20 r24");
-        // The level rises by 1 with each clean one; the dirty ones have 2.
+        // The level rises by 1 with each clean block; the dirty ones have 2.
         assert_eq!(desk.gone(), [16, 20]);
         desk.run("r28 r32");
         assert_eq!(desk.gone(), [16, 20, 0, 8]);
         assert_eq!(desk.written(), [0, 8]);
     }
 
-    /// Worked by hand: of dirty ones the fuller erase block is written, all of it at once, and what
-    /// was written stays until it is the oldest.
+    /// Worked by hand: the fuller of two dirty erase blocks is written, all of it at once, and its
+    /// blocks stay until they are the oldest.
     #[test]
     fn a_fuller_erase_block_is_cheaper() {
         let mut desk = desk(5, 12);

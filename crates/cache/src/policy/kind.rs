@@ -1,4 +1,4 @@
-//! The policies by name.
+//! The policies by name, for options and for building them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,16 +15,16 @@ use super::shape::Shape;
 use super::sp_clock::SpClock;
 use super::ts_clock::TsClock;
 
-/// The policies to choose from.
+/// The replacement policies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PolicyKind {
     /// Least recently used.
     Lru,
     /// Second chance, one reference bit (Corbató 1968); the first use gives none, so that streams
-    /// do not drive out what is used often.
+    /// do not evict blocks that are used often.
     #[default]
     Clock,
-    /// The same as the textbooks have it: the first use counts.
+    /// CLOCK as in the textbooks: the first use counts.
     Clock68,
     /// Linux's active and inactive lists.
     Linux2q,
@@ -43,7 +43,7 @@ pub enum PolicyKind {
 }
 
 impl PolicyKind {
-    /// All of them, in the paper's order.
+    /// All policies, in the order of the paper (Kang).
     pub const ALL: [PolicyKind; 10] = [
         PolicyKind::Lru,
         PolicyKind::Clock,
@@ -57,7 +57,7 @@ impl PolicyKind {
         PolicyKind::GdErase,
     ];
 
-    /// A new one.
+    /// A new policy of this kind.
     pub fn build(self, shape: Shape) -> Box<dyn Policy> {
         let erase_block = shape.erase_block.max(1);
         match self {
@@ -74,7 +74,8 @@ impl PolicyKind {
         }
     }
 
-    /// Whether it thinks in erase blocks, so that all blocks of one should be in the same shard.
+    /// Whether the policy works by erase block: all blocks of one erase block must then be in the
+    /// same shard.
     pub fn by_erase_block(self) -> bool {
         use PolicyKind::{
             Cflru, Clock, Clock68, Fab, GdErase, LbClock, Linux2q, Lru, SpClock, TsClock,
@@ -85,7 +86,7 @@ impl PolicyKind {
         }
     }
 
-    /// Whether a choice depends on what is dirty.
+    /// Whether the policy's choice depends on which blocks are dirty.
     pub fn minds_dirt(self) -> bool {
         matches!(
             self,
@@ -116,7 +117,7 @@ impl fmt::Display for PolicyKind {
     }
 }
 
-/// A name that is no policy.
+/// The error for a name that is no policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "there is no policy {0:?}; there are lru, clock, clock-68, linux2q, cflru, fab, lb-clock, sp-clock, ts-clock and gd-erase"

@@ -1,9 +1,9 @@
-//! LB-CLOCK: a clock over erase blocks; of those that were not used lately the fullest leaves as a
-//! whole (Debnath, Subramanya, Du and Lilja, MASCOTS 2009).
+//! LB-CLOCK: a clock over erase blocks; of those not used lately the fullest is evicted as a whole
+//! (Debnath, Subramanya, Du and Lilja, MASCOTS 2009).
 //!
 //! Each erase block has a recency bit, set by every use. When room is needed the hand clears bits
-//! until it comes to an erase block whose bit is clear already; all whose bit is clear are
-//! candidates, and the one with the most blocks in the cache leaves.
+//! until it finds an erase block whose bit is clear already. All erase blocks with a clear bit are
+//! candidates; the one with the most blocks in the cache is evicted.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,17 +25,18 @@ struct Group {
 pub(super) struct LbClock {
     content: Content,
     groups: HashMap<u64, Group>,
-    /// The ring: erase blocks by the time when they came.
+    /// The ring: erase blocks in the order in which they came.
     ring: BTreeMap<u64, u64>,
     /// The place that the hand looks at next.
     hand: u64,
-    /// Those without recency bit, the fullest last, of equally full ones the one that came first.
+    /// The erase blocks with a clear recency bit, the fullest last; of equally full ones the one
+    /// that came first is last.
     candidates: BTreeSet<(u32, Reverse<u64>, u64)>,
     places: u64,
 }
 
 impl LbClock {
-    /// With erase blocks of `size` blocks.
+    /// A policy for erase blocks of `size` blocks.
     pub(super) fn new(size: u64) -> LbClock {
         LbClock {
             content: Content::new(size),
@@ -65,7 +66,7 @@ impl LbClock {
         group.recent = true;
     }
 
-    /// Moves the hand, clearing bits, until it stands on a clear one. At most two rounds.
+    /// Moves the hand, clearing bits, until it finds a clear one. At most two rounds.
     fn sweep(&mut self) {
         for _ in 0..=self.ring.len() {
             let next = self.ring.range(self.hand..).next();

@@ -1,9 +1,9 @@
-//! Linux's two lists: what was used once is inactive, what was used again is active.
+//! Linux's two lists: blocks used once are inactive, blocks used again are active.
 //!
-//! As the kernel does with pages of files that nobody has mapped (`mark_page_accessed`,
-//! `shrink_active_list`): a block comes to the front of the inactive list; its second use makes it
-//! active, and further ones change nothing; the end of the inactive list leaves. While the active
-//! list is longer than the inactive one its end moves over, used or not.
+//! It follows the kernel's treatment of file pages that are not mapped (`mark_page_accessed`,
+//! `shrink_active_list`). A block comes to the front of the inactive list. Its second use makes it
+//! active, and further ones change nothing. The end of the inactive list is evicted. While the
+//! active list is longer than the inactive one, its end moves over, used or not.
 
 use super::lists::{Lists, PerSlot};
 use super::{Access, Choice, Frame, Policy, Queue, choose_from_back, dirty_of};
@@ -19,7 +19,7 @@ struct State {
 
 /// The policy of Linux's page cache.
 pub(super) struct Linux2q {
-    /// The last that came are in front.
+    /// The inactive and the active list; the most recent arrivals are in front.
     lists: Lists<2>,
     state: PerSlot<State>,
     len: [usize; 2],

@@ -1,5 +1,5 @@
-//! Doubly linked lists of slots, as indices in two vectors: every step is O(1), nothing is
-//! allocated but for new slots.
+//! Doubly linked lists of slots, as indices in one vector: every step is O(1), and only new slots
+//! allocate.
 
 /// `N` circular lists. A slot is in one of them at most.
 pub(super) struct Lists<const N: usize> {
@@ -36,7 +36,7 @@ impl<const N: usize> Lists<N> {
         at.checked_sub(N as u32)
     }
 
-    /// Puts `slot` between `before` and the one that follows it.
+    /// Puts `slot` between `before` and its successor.
     fn link(&mut self, slot: u32, before: usize) {
         let at = Self::at(slot);
         self.grow(at + 1);
@@ -49,23 +49,23 @@ impl<const N: usize> Lists<N> {
         self.links[next as usize].prev = at as u32;
     }
 
-    /// At the front of list `list`.
+    /// Puts `slot` at the front of `list`.
     pub(super) fn push_front(&mut self, list: usize, slot: u32) {
         self.link(slot, list);
     }
 
-    /// In front of `of`, or at the back of `list` when there is none.
+    /// Puts `slot` in front of `of`, or at the back of `list` when there is none.
     pub(super) fn push_before(&mut self, list: usize, slot: u32, of: Option<u32>) {
         let of = of.map_or(list, Self::at);
         self.link(slot, self.links[of].prev as usize);
     }
 
-    /// Behind `of`, or at the front of `list` when there is none.
+    /// Puts `slot` behind `of`, or at the front of `list` when there is none.
     pub(super) fn push_after(&mut self, list: usize, slot: u32, of: Option<u32>) {
         self.link(slot, of.map_or(list, Self::at));
     }
 
-    /// Out of its list.
+    /// Takes `slot` out of its list.
     pub(super) fn remove(&mut self, slot: u32) {
         let at = Self::at(slot);
         let Some(Link { next, prev }) = self.links.get(at).copied() else {
@@ -85,22 +85,22 @@ impl<const N: usize> Lists<N> {
         Self::slot(self.links[list].prev)
     }
 
-    /// Towards the back.
+    /// The neighbour towards the back.
     pub(super) fn next(&self, slot: u32) -> Option<u32> {
         Self::slot(self.links[Self::at(slot)].next)
     }
 
-    /// Towards the front.
+    /// The neighbour towards the front.
     pub(super) fn prev(&self, slot: u32) -> Option<u32> {
         Self::slot(self.links[Self::at(slot)].prev)
     }
 
-    /// The next one, around the end of `list`.
+    /// The next slot, continuing at the front after the end of `list`.
     pub(super) fn next_around(&self, list: usize, slot: u32) -> Option<u32> {
         self.next(slot).or_else(|| self.front(list))
     }
 
-    /// From the back to the front.
+    /// The slots of `list` from the back to the front.
     pub(super) fn backwards(&self, list: usize) -> impl Iterator<Item = u32> + '_ {
         std::iter::successors(self.back(list), |slot| self.prev(*slot))
     }

@@ -1,11 +1,11 @@
-//! LRU: who was not used for the longest time leaves.
+//! LRU: evicts the block that was not used for the longest time.
 
 use super::lists::{Lists, PerSlot};
 use super::{Access, Choice, Frame, Policy, Queue, choose_from_back, dirty_of};
 
 /// The LRU policy.
 pub(super) struct Lru {
-    /// One list, the last used in front.
+    /// One list, the most recently used block in front.
     order: Lists<1>,
     dirty: PerSlot<bool>,
 }

@@ -1,19 +1,21 @@
-//! Replacement policies: which block leaves when room is needed, and what is better written first.
+//! Replacement policies: they choose the block to evict when room is needed, and the dirty blocks
+//! to write back first.
 //!
 //! One trait serves the cache of a mounted volume and the simulator (`flashlab`). A policy is told
-//! of every block that comes, is used, is written home, or leaves: its slot, its number, whether it
-//! was read or changed. It answers with slots. Its owner (a shard, the simulator) calls it under
-//! its own lock.
+//! of every block that is inserted, used, written back or removed: its slot, its number, and
+//! whether it was read or changed. It answers with slots. Its owner (a shard, the simulator) calls
+//! it under its own lock.
 //!
 //! Invariants (cited as `policy.P1`…):
 //!
 //! * **policy.P1** Slots are small dense numbers. A slot holds at most one block; `inserted` and
 //!   `removed` alternate for it.
 //! * **policy.P2** A block is dirty from an access that is a write until `written` or `removed`.
-//! * **policy.P3** What `choose` chose is still there until `removed`. It changes hands, bits and
-//!   counts, and may move whom it passed over.
-//! * **policy.P4** A choice takes a bounded number of looks: amortised O(1) or O(log n) a block
-//!   that comes, whatever the size of the cache, and at most [`MAX_PINNED`] blocks that may not go.
+//! * **policy.P3** A block that `choose` chose is still there until `removed`. `choose` changes
+//!   hands, bits and counts, and may move the blocks that it passed over.
+//! * **policy.P4** A choice looks at a bounded number of blocks: amortised O(1) or O(log n) for
+//!   each inserted block, whatever the size of the cache, and at most [`MAX_PINNED`] blocks that
+//!   may not leave.
 
 mod blocks;
 mod cflru;
@@ -35,14 +37,14 @@ mod desk;
 pub use kind::{PolicyKind, UnknownPolicy};
 pub use shape::{Costs, Shape};
 
-/// How many blocks that may not go one search passes over before it gives up: a shard full of dirty
-/// blocks must not turn every miss into a walk over all of them.
+/// The number of blocks that may not leave that one search passes over before it gives up: a shard
+/// full of dirty blocks must not turn every miss into a walk over all of them.
 pub(crate) const MAX_PINNED: usize = 64;
 
 /// A block in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// Where it is kept (policy.P1).
+    /// The slot that holds it (policy.P1).
     pub slot: u32,
     /// Its number on the volume.
     pub nr: u64,
@@ -57,20 +59,20 @@ pub enum Access {
     Write,
 }
 
-/// What a policy answers when room is needed. Its owner keeps it from call to call, so that no list
-/// is made anew.
+/// A policy's answer when room is needed. The owner reuses it from call to call, so no list is
+/// allocated anew.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
-    /// Slots whose blocks should be written home now, in this order. They stay clean in the cache
+    /// Slots whose blocks should be written back now, in this order. They stay clean in the cache
     /// unless they are in `evict` too.
     pub write: Vec<u32>,
-    /// Slots whose blocks leave, in this order. Who may let dirty ones go writes them in this
-    /// order, after `write`.
+    /// Slots whose blocks are evicted, in this order. An owner that may evict dirty blocks writes
+    /// them back in this order, after `write`.
     pub evict: Vec<u32>,
 }
 
 impl Choice {
-    /// Empties it for the next question.
+    /// Empties both lists for the next search.
     pub fn clear(&mut self) {
         self.write.clear();
         self.evict.clear();
@@ -79,29 +81,29 @@ impl Choice {
 
 /// A replacement policy.
 pub trait Policy: Send {
-    /// A block came into an empty slot.
+    /// A block was inserted into an empty slot.
     fn inserted(&mut self, frame: Frame, access: Access);
 
-    /// A block that is here was used.
+    /// A cached block was used.
     fn used(&mut self, frame: Frame, access: Access);
 
-    /// A dirty block's content is home: it is clean.
+    /// A dirty block was written back: it is clean.
     fn written(&mut self, frame: Frame);
 
-    /// A block left, because it was chosen or for other reasons.
+    /// A block was removed, because it was chosen or for another reason.
     fn removed(&mut self, frame: Frame);
 
-    /// Adds to `choice` who should leave. `may_go` says whether a slot's block can leave now; one
-    /// that is dirty and may not is added to what should be written. Nothing is added to
-    /// `evict` when nobody was found.
+    /// Adds the blocks to evict to `choice`. `may_go` says whether a slot's block can be evicted
+    /// now; a dirty block that cannot is added to `write`. Nothing is added to `evict` when no
+    /// block was found.
     fn choose(&mut self, may_go: &mut dyn FnMut(u32) -> bool, choice: &mut Choice);
 
-    /// Adds up to `limit` slots of dirty blocks that are best written next, in the best order, to
-    /// `out`: for the flusher.
+    /// Adds to `out` up to `limit` slots of the dirty blocks that are best written back next, in
+    /// the best order.
     fn to_write(&mut self, limit: usize, out: &mut Vec<u32>);
 }
 
-/// How many more blocks that may not go a search looks at (policy.P4).
+/// The remaining number of blocks that may not leave that a search passes over (policy.P4).
 struct Attempts(usize);
 
 impl Attempts {
@@ -109,14 +111,14 @@ impl Attempts {
         Attempts(MAX_PINNED)
     }
 
-    /// One more; false when it is the last.
+    /// Counts one; false when it was the last.
     fn pinned(&mut self) -> bool {
         self.0 = self.0.saturating_sub(1);
         self.0 > 0
     }
 }
 
-/// A list whose back leaves.
+/// A list whose back is evicted.
 trait Queue {
     fn back(&self) -> Option<u32>;
 
@@ -126,8 +128,8 @@ trait Queue {
     fn bring_forward(&mut self, slot: u32);
 }
 
-/// Chooses the last one that may go. Who may not is in use: it moves to the front. Ends when all
-/// were seen.
+/// Chooses the last block that may leave. A block that may not is in use: it moves to the front.
+/// Ends when all blocks were seen.
 fn choose_from_back(
     queue: &mut impl Queue,
     may_go: &mut dyn FnMut(u32) -> bool,
@@ -152,11 +154,11 @@ fn choose_from_back(
     }
 }
 
-/// Blocks looked at for each dirty one that a flusher asks for.
+/// Blocks looked at for each dirty block that `to_write` may return.
 const LOOKS_PER_WRITE: usize = 16;
 
-/// The dirty ones of `slots`, at most `limit`, after a bounded number of looks: what a policy
-/// without an order of writing suggests.
+/// At most `limit` dirty blocks of `slots`, after a bounded number of looks: the suggestion of a
+/// policy without an order of writing.
 fn dirty_of(
     slots: impl Iterator<Item = u32>,
     limit: usize,

@@ -15,12 +15,12 @@ struct State {
 
 /// The Sp.Clock policy.
 pub(super) struct SpClock {
-    /// For finding the place of a new block.
+    /// Index that finds the place of a new block.
     sorted: Sorted,
     /// The ring, by number.
     ring: Lists<1>,
     state: PerSlot<State>,
-    /// The block that is looked at next.
+    /// The block that the hand looks at next.
     hand: Option<u32>,
     len: usize,
 }
@@ -42,7 +42,7 @@ impl Policy for SpClock {
         let before = self.sorted.before(frame.nr).map(|(_, slot)| slot);
         self.ring.push_after(RING, frame.slot, before);
         self.sorted.insert(frame.nr, frame.slot);
-        // Its first use is a use: next to the hand it would otherwise be gone at once.
+        // The first use counts: next to the hand the block would otherwise be evicted at once.
         *self.state.at(frame.slot) = State {
             referenced: true,
             dirty: access == Access::Write,

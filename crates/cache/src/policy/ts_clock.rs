@@ -1,15 +1,16 @@
 //! TS-CLOCK: time and space (Kang, dissertation ch. 2, figure 2-2).
 //!
-//! All blocks stand in a ring in the order of time; the t-hand counts them down. A clean block that
-//! is used counts 1, a dirty one 1 to 4 by the share of its erase block that is dirty and counts. A
-//! clean block that counts 0 under the t-hand leaves. When it is dirty the s-hand chooses: it goes
-//! over dirty blocks of one erase block by number, without counting down, and takes the first that
-//! counts 0; at the end of the erase block it goes on in the one of the block under the t-hand.
+//! All blocks stand in a ring in the order of time; the t-hand counts them down. A used clean block
+//! has count 1, a dirty one 1 to 4 by the share of its erase block that is dirty and not yet at
+//! count 0. A clean block with count 0 under the t-hand is evicted. When the block is dirty
+//! the s-hand chooses: it goes over dirty blocks of one erase block by number, without counting
+//! down, and takes the first with count 0. At the end of the erase block it continues in the erase
+//! block of the block under the t-hand.
 //!
-//! Mended against the printed pseudo-code: line 46 lowers the count of the erase block of the block
+//! Corrections to the printed pseudo-code: line 46 lowers the count of the erase block of the block
 //! under the t-hand; only dirty blocks are counted there, up and down; a clean block that is
 //! dirtied by a hit joins the sorted list. A search takes O(log n) for the s-hand, since dirty
-//! blocks that count 0 have a sorted list of their own.
+//! blocks with count 0 have a sorted list of their own.
 
 use hashbrown::HashMap;
 
@@ -27,7 +28,7 @@ struct State {
 }
 
 impl State {
-    /// Whether it counts in its erase block.
+    /// Whether the block counts in its erase block.
     fn hot(self) -> bool {
         self.dirty && self.count > 0
     }
@@ -39,19 +40,19 @@ pub(super) struct TsClock {
     ring: Lists<1>,
     state: PerSlot<State>,
     len: usize,
-    /// Dirty blocks, and those of them that count 0.
+    /// All dirty blocks, and the dirty blocks with count 0.
     dirty: Sorted,
     cold: Sorted,
-    /// Dirty blocks that do not count 0, by erase block; never 0.
+    /// The number of dirty blocks with a count above 0, by erase block; never 0.
     hot: HashMap<u64, u64>,
-    /// What the t-hand looks at next; what comes is put in front of it.
+    /// The block that the t-hand looks at next; new blocks are put in front of it.
     t_hand: Option<u32>,
     /// The number of the dirty block under the s-hand.
     s_hand: Option<u64>,
 }
 
 impl TsClock {
-    /// With erase blocks of `size` blocks.
+    /// A policy for erase blocks of `size` blocks.
     pub(super) fn new(size: u64) -> TsClock {
         TsClock {
             erase: EraseBlocks { size },
@@ -91,7 +92,7 @@ impl TsClock {
         *self.state.at(slot) = state;
     }
 
-    /// Counts a dirty block in its erase block, or no longer.
+    /// Raises or lowers the erase block's number of dirty blocks with a count above 0.
     fn heat(&mut self, nr: u64, up: bool) {
         let block = self.erase.of(nr);
         let hot = self.hot.entry(block).or_default();
@@ -115,7 +116,7 @@ impl TsClock {
         }
     }
 
-    /// Takes a block out of the lists of dirty ones.
+    /// Removes a block from the lists of dirty blocks.
     fn clean(&mut self, slot: u32) {
         let state = self.state.get(slot);
         if !state.dirty {
@@ -141,7 +142,7 @@ impl TsClock {
         self.dirty.first(nr + 1..end).map(|(nr, _)| nr)
     }
 
-    /// What the s-hand takes when the t-hand stands on a dirty block `t` that counts 0.
+    /// The victim that the s-hand chooses when the t-hand stands on a dirty block `t` with count 0.
     fn sweep(&mut self, t: u64) -> Option<u32> {
         let under_t = self.erase.range(self.erase.of(t));
         let here = self.s_hand.and_then(|s| {
@@ -185,7 +186,7 @@ impl Policy for TsClock {
 
     fn choose(&mut self, may_go: &mut dyn FnMut(u32) -> bool, choice: &mut Choice) {
         let mut attempts = Attempts::new();
-        // Nobody counts more than 4.
+        // No count exceeds 4.
         for _ in 0..5 * self.len {
             let Some(slot) = self.t_hand.or_else(|| self.ring.front(RING)) else {
                 return;
@@ -243,7 +244,7 @@ mod tests {
     use super::super::desk::Desk;
     use super::*;
 
-    /// The ring from the t-hand on: number, count, and `d` when dirty.
+    /// The ring from the t-hand on, as text: number, count, and `d` when dirty.
     fn ring(desk: &Desk<TsClock>) -> Vec<String> {
         let p = &desk.policy;
         let first = p.t_hand.or_else(|| p.ring.front(RING));
@@ -257,7 +258,7 @@ mod tests {
             .collect()
     }
 
-    /// Counts one down to what the figure starts with.
+    /// Lowers a block's count to the figure's initial value.
     fn cool(desk: &mut Desk<TsClock>, nr: u64, to: u32) {
         let slot = desk.slot(nr);
         while desk.policy.state.get(slot).count > to {
@@ -295,7 +296,7 @@ mod tests {
         ];
         assert_eq!(ring(&desk), t1);
 
-        // The clean block under the t-hand is replaced, the t-hand goes on.
+        // The clean block under the t-hand is replaced, and the t-hand moves on.
         desk.run("r53");
         assert_eq!(desk.gone(), [31]);
         let t2 = [

@@ -1,4 +1,4 @@
-//! Every policy against a slow obvious version of itself, over random uses, writes home and
+//! Every policy against a slow, obvious version of itself, over random uses, write-backs and
 //! removals.
 #![allow(clippy::unwrap_used, unreachable_pub, missing_docs)]
 
@@ -12,15 +12,15 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use stetfs_cache::{Access, Choice, Costs, Frame, PolicyKind, Shape};
 
-/// The slow version of a policy. It keeps its own list of who is here.
+/// The slow version of a policy. It keeps its own list of the cached blocks.
 pub trait Slow {
     fn insert(&mut self, frame: Frame, write: bool);
     fn used(&mut self, nr: u64, write: bool);
     fn written(&mut self, nr: u64);
     fn removed(&mut self, nr: u64);
-    /// Who should leave, in order.
+    /// The blocks to evict, in order.
     fn choose(&mut self) -> Vec<u64>;
-    /// Who should be written and stay, asked before `choose`.
+    /// The blocks to write back and keep; called before `choose`.
     fn write(&self) -> Vec<u64> {
         Vec::new()
     }
@@ -46,7 +46,7 @@ fn slow(kind: PolicyKind, shape: Shape) -> Box<dyn Slow> {
 enum Step {
     Read(u64),
     Write(u64),
-    /// The flusher writes a block home.
+    /// A block is written back in the background.
     Home(u64),
     /// A block is forgotten.
     Forget(u64),
@@ -128,7 +128,7 @@ fn compare(kind: PolicyKind, shape: Shape, steps: &[Step]) -> Result<(), TestCas
         if write {
             dirty.insert(nr);
         }
-        // What a flusher is told to write is dirty, and told once.
+        // The suggested blocks are dirty, and each is suggested once.
         let mut suggested = Vec::new();
         fast.to_write(5, &mut suggested);
         prop_assert!(suggested.len() <= 5);
@@ -166,8 +166,8 @@ proptest! {
     }
 }
 
-/// Blocks that may not go are never chosen, dirty ones among them are suggested, and a search over
-/// many of them ends soon. (policy.P4)
+/// Blocks that may not leave are never chosen, dirty ones among them are suggested, and a search
+/// over many of them ends soon. (policy.P4)
 #[test]
 fn what_may_not_go_stays() {
     for kind in PolicyKind::ALL {
@@ -192,7 +192,7 @@ fn what_may_not_go_stays() {
         assert!(choice.evict.is_empty(), "{kind}");
         assert!((1..=64).contains(&asked), "{kind} asked {asked} times");
         assert!(!choice.write.is_empty(), "{kind} tells the flusher");
-        // Half of them may go.
+        // Half of them may leave.
         for _ in 0..1000 {
             choice.clear();
             policy.choose(&mut |slot| slot % 2 == 0, &mut choice);

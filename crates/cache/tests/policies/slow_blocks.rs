@@ -1,4 +1,4 @@
-//! Slow versions of the policies that let whole erase blocks go.
+//! Slow versions of the policies that evict whole erase blocks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use stetfs_cache::Frame;
 
 use crate::Slow;
 
-/// The numbers of an erase block.
+/// The cached block numbers of an erase block.
 fn of(pages: &BTreeSet<u64>, size: u64, block: u64) -> Vec<u64> {
     let mine = pages.iter().filter(|nr| **nr / size == block);
     mine.copied().collect()

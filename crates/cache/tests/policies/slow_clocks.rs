@@ -4,7 +4,7 @@ use stetfs_cache::Frame;
 
 use crate::Slow;
 
-/// Slots with number and reference bit.
+/// The ring: slots with number and reference bit.
 #[derive(Default)]
 pub struct Clock {
     slots: Vec<Option<(u64, bool)>>,
@@ -51,11 +51,11 @@ impl Slow for Clock {
     }
 }
 
-/// Sorted numbers with reference bits.
+/// The ring: sorted numbers with reference bits.
 #[derive(Default)]
 pub struct SpClock {
     pages: Vec<(u64, bool)>,
-    /// The number that is looked at next; none is the first.
+    /// The number that the hand looks at next; `None` is the first.
     hand: Option<u64>,
 }
 
@@ -99,7 +99,7 @@ struct Page {
     dirty: bool,
 }
 
-/// Figure 2-2 line by line, with its three errors mended.
+/// Figure 2-2 line by line, with its three errors corrected.
 pub struct TsClock {
     size: u64,
     ring: Vec<Page>,
@@ -163,7 +163,7 @@ impl Slow for TsClock {
             dirty: false,
         };
         self.ring.insert(self.t, page);
-        // Behind the hand.
+        // The new block is behind the hand.
         self.t = (self.t + 1) % self.ring.len();
         self.set(frame.nr, write);
     }

@@ -1,4 +1,4 @@
-//! The slow version of GreedyDual by erase block: everything is counted anew.
+//! The slow version of GreedyDual by erase block: it computes everything anew each time.
 
 use stetfs_cache::{Frame, Shape};
 
@@ -33,7 +33,7 @@ impl GdErase {
         }
     }
 
-    /// The oldest clean page: its value, and which.
+    /// The clean page with the least value: value, slot, number.
     fn clean(&self) -> Option<(u64, u32, u64)> {
         let clean = self.pages.iter().filter(|p| !p.dirty);
         clean.map(|p| (p.value, p.slot, p.nr)).min()
@@ -46,7 +46,7 @@ impl GdErase {
         pages
     }
 
-    /// The cheapest group: its value, and which.
+    /// The cheapest group: value and erase block.
     fn cheapest(&self) -> Option<(u64, u64)> {
         let dirty = self.pages.iter().filter(|p| p.dirty);
         dirty
@@ -74,7 +74,7 @@ impl GdErase {
         due.collect()
     }
 
-    /// The group that is written before anybody can leave, if there is one.
+    /// The group that is written back before any block can leave, if there is one.
     fn first(&self) -> Option<(u64, u64)> {
         let group = self.cheapest()?;
         match self.clean() {

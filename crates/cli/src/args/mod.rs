@@ -1,44 +1,54 @@
-//! The command line.
+//! The command line: the root command and its subcommands, as clap reads them.
 
-mod device;
 mod image;
-mod measure;
+mod mkfs;
 mod mount;
 mod package;
 mod volume;
 
-pub(crate) use device::{Device, DeviceFaultArgs, DeviceServeArgs, FlashArgs};
 pub(crate) use image::{Image, SparseArgs, UnsparseArgs};
-pub(crate) use measure::{Bench, Flash, FlashTrace, RecordArgs};
+pub(crate) use mkfs::MkfsArgs;
 pub(crate) use mount::{Atomic, FreezeArgs, MountArgs, StatArgs, UmountArgs};
 pub(crate) use package::{CompletionsArgs, ManArgs};
-pub(crate) use volume::{
-    AdviseArgs, CertifyArgs, Dump, DumpJournalArgs, QuotaArgs, RecoverArgs, VolumeArg,
-};
+pub(crate) use volume::{AdviseArgs, Dump, DumpJournalArgs, QuotaArgs, RecoverArgs, VolumeArg};
 
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
-/// With the commit that was built, where that is known.
-pub(crate) const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), env!("STETFS_COMMIT"));
+use crate::more::More;
+
+/// The version, with the commit that was built where that is known.
+pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), env!("STETFS_COMMIT"));
 
 /// Ext4 in user space, with journals that keep what was synced.
 #[derive(Debug, Parser)]
-#[command(name = "stetfs", version = VERSION, after_help = EXIT_CODES)]
-pub(crate) struct Cli {
-    /// Answer in JSON, one object on standard output; errors too.
+#[command(name = "stetfs", version = VERSION, after_help = notes::<M>())]
+pub(crate) struct Cli<M: More> {
+    /// Print one JSON object on standard output, also for errors.
     #[arg(long, global = true)]
     pub(crate) json: bool,
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: Command<M>,
 }
+
+/// The text below the help.
+fn notes<M: More>() -> String {
+    match M::ELSEWHERE {
+        true => format!("{APART}\n\n{EXIT_CODES}"),
+        false => EXIT_CODES.to_owned(),
+    }
+}
+
+const APART: &str = "\
+bench, certify, crash, device and flash are the laboratory, a program and a package of its own: \
+stetfs-lab.";
 
 const EXIT_CODES: &str = "\
 Exit codes:
    0  done
    1  wrong arguments, or not permitted
-   2  the system lacks something (FUSE, fusermount3)
+   2  the system lacks something (FUSE, fusermount3, stetfs-lab)
    3  there is no such volume, mount or file
    4  the volume or the mount is in use
    5  the volume is damaged or of an unknown kind
@@ -48,76 +58,65 @@ Exit codes:
   32  mounting failed for another reason
  130  interrupted (Ctrl-C); what was running is taken down";
 
-/// What to do.
+/// The commands of `stetfs`.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum Command<M: More> {
+    /// Make a new ext4 volume, in a new or an existing file or on a device.
+    Mkfs(MkfsArgs),
     /// Mount a volume.
     Mount(MountArgs),
     /// Unmount, and wait until the volume is clean.
     Umount(UmountArgs),
-    /// Bring home what the journal of an unmounted volume holds, and mark it clean.
+    /// Replay the journal of an unmounted volume, and mark the volume clean.
     Recover(RecoverArgs),
     /// Describe an unmounted volume: features, sizes, journal, what recovery would do.
     Info(VolumeArg),
-    /// Say how a volume, or the mount at a directory, is best mounted for a program, and what of
-    /// the volume and the machine is in the way. Changes nothing.
+    /// Recommend how to mount a volume for a program, and list what in the volume or the machine is
+    /// in the way. Takes an image, a device or the directory of a mount. Changes nothing.
     Advise(AdviseArgs),
-    /// Try whether a volume, or the mount at a directory, keeps its promises here, and write a page
-    /// about it: what is below it, what syncs cost, what an error of the device and what power cuts
-    /// do. Changes nothing of a volume; on a mount, makes files and removes them.
-    Certify(CertifyArgs),
-    /// Show usage and limits of users, groups and projects of an unmounted volume, or of the mount
-    /// at a directory; or set limits.
+    /// Show usage and limits of users, groups and projects, or set limits, on an unmounted volume
+    /// or the mount at a directory.
     Quota(QuotaArgs),
     /// Show structures of an unmounted volume.
     #[command(subcommand)]
     Dump(Dump),
     #[command(flatten)]
     Files(crate::files::args::FilesCommand),
-    /// Show the live counters of a mounted volume, and how long its requests take.
+    /// Show the live counters of a mounted volume and the latencies of its requests; of a file in
+    /// an unmounted volume, its attributes.
     Stat(StatArgs),
-    /// Bring everything of a mounted volume home, and hold changes back until `stetfs thaw`: the
-    /// image or device can be copied meanwhile, and is as after an unmount. Reads go on.
+    /// Write everything of a mounted volume back, and hold changes until `stetfs thaw`. Meanwhile
+    /// the image or device can be copied, and is as after an unmount. Reads continue.
     Freeze(FreezeArgs),
-    /// Let changes of a frozen volume go on.
+    /// Resume changes of a frozen volume.
     Thaw(FreezeArgs),
-    /// Make all of a mounted volume durable, also where sync and syncfs(2) do not reach it.
+    /// Make all changes of a mounted volume durable, also where sync and syncfs(2) do not reach it.
     Sync(FreezeArgs),
-    /// Files of a mount that are written atomically.
+    /// Manage files of a mount that are written atomically.
     #[command(subcommand)]
     Atomic(Atomic),
-    /// Measure.
-    #[command(subcommand)]
-    Bench(Bench),
-    /// Try what power cuts can leave behind, and judge it.
-    #[command(subcommand)]
-    Crash(Box<stetfs_crash::command::CrashCommand>),
-    /// Make an Android sparse image of a plain one, and the other way round.
+    /// Convert between plain and Android sparse images.
     #[command(subcommand)]
     Image(Image),
-    /// Simulated devices.
-    #[command(subcommand)]
-    Device(Device),
-    /// Run traces through page caches and simulated flash.
-    #[command(subcommand)]
-    Flash(Flash),
-    /// Write manual pages, one a command.
+    #[command(flatten)]
+    More(M),
+    /// Write manual pages, one for each command.
     Man(ManArgs),
-    /// Print what makes a shell complete the arguments of stetfs.
+    /// Print a shell's completion script for stetfs.
     Completions(CompletionsArgs),
 }
 
-/// What mount(8) gives a helper (`mount.fuse.stetfs SOURCE DIR [-sfnv] [-N NS] [-o OPTIONS] [-t
-/// TYPE]`).
+/// The arguments that mount(8) passes to a helper (`mount.fuse.stetfs SOURCE DIR [-sfnv] [-N NS]
+/// [-o OPTIONS] [-t TYPE]`).
 #[derive(Debug, Parser)]
 #[command(name = "mount.fuse.stetfs", version = VERSION)]
 pub(crate) struct HelperArgs {
     pub(crate) source: PathBuf,
     pub(crate) dir: PathBuf,
-    /// Pass over unknown options.
+    /// Ignore unknown options.
     #[arg(short)]
     pub(crate) sloppy: bool,
-    /// Only pretend.
+    /// Do everything but the mount itself.
     #[arg(short)]
     pub(crate) fake: bool,
     #[arg(short = 'n')]
@@ -139,7 +138,7 @@ mod tests {
 
     #[test]
     fn the_definitions_hold_together() {
-        Cli::command().debug_assert();
+        Cli::<crate::Laboratory>::command().debug_assert();
         HelperArgs::command().debug_assert();
     }
 }

@@ -1,4 +1,4 @@
-//! For those who package StetFS.
+//! The arguments of the commands for packagers: `man` and `completions`.
 
 use std::path::PathBuf;
 
@@ -7,13 +7,13 @@ use clap::Args;
 /// Arguments of `man`.
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
-    /// Where, such as /usr/local/share/man/man1. It is made if it is not there.
+    /// The directory, such as /usr/local/share/man/man1. It is created if it does not exist.
     pub(crate) dir: PathBuf,
 }
 
 /// Arguments of `completions`.
 #[derive(Debug, Args)]
 pub(crate) struct CompletionsArgs {
-    /// Which.
+    /// The shell.
     pub(crate) shell: clap_complete::Shell,
 }

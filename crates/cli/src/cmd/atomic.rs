@@ -12,7 +12,7 @@ use crate::args::Atomic;
 use crate::failure::{Code, Failure, Result, code_of};
 use crate::print;
 
-/// Runs one of the commands.
+/// Runs a command of `stetfs atomic`.
 pub(crate) fn run(command: &Atomic, as_json: bool) -> Result {
     let Atomic::Abort(args) = command;
     abort(&args.file)?;
@@ -23,7 +23,7 @@ pub(crate) fn run(command: &Atomic, as_json: bool) -> Result {
     Ok(())
 }
 
-/// Ends the atomic write of a file, whoever began it.
+/// Ends the atomic write of a file, whichever program began it.
 fn abort(path: &Path) -> Result {
     let shown = path.display();
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -32,15 +32,16 @@ fn abort(path: &Path) -> Result {
         Failure::new(code_of(e.kind()), format!("cannot open {shown}: {e}"))
     })?;
     stetfs_fuse::break_atomic_write(file.as_fd()).map_err(|e| match e.raw_os_error() {
-        Some(libc::EINVAL) => {
-            Failure::new(Code::NotFound, format!("nobody writes {shown} atomically"))
-                .hint("stetfs stat DIR says who writes which files")
-        }
+        Some(libc::EINVAL) => Failure::new(
+            Code::NotFound,
+            format!("no process writes {shown} atomically"),
+        )
+        .hint("stetfs stat DIR lists the files written atomically, and their processes"),
         Some(libc::EPERM) => Failure::new(
             Code::Usage,
-            format!("cannot end the atomic write of {shown}: it is not yours"),
+            format!("cannot end the atomic write of {shown}: the file is not yours"),
         )
-        .hint("its owner and root can"),
+        .hint("the owner of the file and root can"),
         Some(libc::ENOTTY | libc::EOPNOTSUPP) => Failure::new(
             Code::Usage,
             format!("{shown} is not on a mount with the option atomic"),

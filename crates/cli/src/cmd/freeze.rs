@@ -1,4 +1,4 @@
-//! `stetfs freeze` and `stetfs thaw`: hold changes of a mounted volume back, and let them go on.
+//! `stetfs freeze` and `stetfs thaw`: hold changes of a mounted volume, and resume them.
 
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -17,7 +17,7 @@ use crate::print;
 pub(crate) fn freeze(args: &FreezeArgs, as_json: bool) -> Result {
     let mount = find_mount(&args.dir)?;
     let mut client = connect(&mount)?;
-    // What the kernel has in its pages comes to the server first.
+    // The kernel's dirty pages come to the server first.
     write_back(&mount.dir)?;
     let mut answer = client.request(&json!({ "op": "freeze" }))?;
     answer["dir"] = json!(mount.dir.display().to_string());
@@ -68,14 +68,14 @@ pub(crate) fn answer(fs: &VolumeFs, op: &str) -> Result<Value> {
     }
     fs.freeze().map_err(|e| match e {
         FsError::Errno(libc::EBUSY) => Failure::new(Code::InUse, "the volume is frozen already")
-            .hint("stetfs stat DIR says since when; stetfs thaw DIR ends it"),
+            .hint("stetfs stat DIR shows since when; stetfs thaw DIR ends it"),
         e => e.into(),
     })?;
     tracing::info!("the volume is frozen");
     Ok(json!({ "frozen": true, "volume": volume }))
 }
 
-/// What `stetfs stat` shows of it: nothing, if changes go on.
+/// The state of the freeze for `stetfs stat`; null if the volume is not frozen.
 pub(crate) fn shown(frozen: Option<Frozen>) -> Value {
     let Some(frozen) = frozen else {
         return Value::Null;

@@ -11,7 +11,7 @@ use crate::args::{Image, SparseArgs, UnsparseArgs};
 use crate::failure::{Code, Failure, Result};
 use crate::print;
 
-/// Runs one of the commands.
+/// Runs a command of `stetfs image`.
 pub(crate) fn run(command: &Image, as_json: bool) -> Result {
     let (done, to) = match command {
         Image::Sparse(args) => (sparse(args)?, &args.sparse),
@@ -32,7 +32,7 @@ pub(crate) fn run(command: &Image, as_json: bool) -> Result {
 }
 
 fn sparse(args: &SparseArgs) -> Result<Packed> {
-    // Nobody writes to it meanwhile.
+    // The claim keeps others from writing to the image meanwhile.
     let how = DeviceOptions {
         read_only: true,
         direct: Direct::Off,
@@ -75,7 +75,7 @@ fn told(doing: &str, path: &Path, e: &std::io::Error) -> Failure {
     Failure::new(code, format!("cannot {doing} {}: {e}", path.display()))
 }
 
-/// Makes the file `to` of `from`; it goes if that fails.
+/// Makes the file `to` from `from`; removes it if that fails.
 fn make(
     from: &Path,
     to: &Path,
@@ -86,7 +86,7 @@ fn make(
     let file = options.open(to).map_err(|e| told("make", to, &e))?;
     convert(&file).map_err(|e| {
         if let Err(e) = std::fs::remove_file(to) {
-            tracing::warn!("{} is of no use and stays: {e}", to.display());
+            tracing::warn!("cannot remove the incomplete file {}: {e}", to.display());
         }
         let code = match &e {
             SparseError::Io(_) => Code::Io,

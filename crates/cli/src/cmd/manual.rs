@@ -1,4 +1,4 @@
-//! Manual pages: one for `stetfs` and one for each of its commands, with all that is below it.
+//! Manual pages: one for `stetfs` and one for each of its commands, which includes the subcommands.
 
 use std::fs;
 use std::io;
@@ -10,27 +10,32 @@ use clap_mangen::Man;
 /// A part of a page, as `clap_mangen` renders it.
 type Section = fn(&Man, &mut dyn io::Write) -> io::Result<()>;
 
-/// Writes `stetfs.1`, `stetfs-mount.1` and so on into a directory that is there.
+/// Writes `stetfs.1`, `stetfs-mount.1` and so on, for the commands of this program, into an
+/// existing directory.
 ///
 /// # Errors
 /// A page cannot be written.
-pub(crate) fn write(command: &Command, dir: &Path) -> io::Result<()> {
+pub(crate) fn write(
+    command: &Command,
+    is_here: impl Fn(&str) -> bool,
+    dir: &Path,
+) -> io::Result<()> {
     fs::write(dir.join("stetfs.1"), page(command, overview)?)?;
-    for below in shown(command) {
+    for below in shown(command).filter(|below| is_here(below.get_name())) {
         let page = page(below, whole)?;
         fs::write(dir.join(format!("{}.1", full_name(below))), page)?;
     }
     Ok(())
 }
 
-/// What is shown of the commands below `command`.
+/// The subcommands of `command` that the manual shows.
 fn shown(command: &Command) -> impl Iterator<Item = &Command> {
     command
         .get_subcommands()
         .filter(|c| !c.is_hide_set() && c.get_name() != "help")
 }
 
-/// Such as `stetfs-crash-run`.
+/// The full name of a command, such as `stetfs-crash-run`.
 fn full_name(command: &Command) -> &str {
     command
         .get_display_name()
@@ -52,7 +57,7 @@ fn page(command: &Command, body: fn(&Command) -> io::Result<String>) -> io::Resu
     Ok(text)
 }
 
-/// The first page: what there is, and where it is told.
+/// The first page: the list of commands, with the page of each.
 fn overview(command: &Command) -> io::Result<String> {
     let man = Man::new(command.clone());
     let mut text = synopsis(command) + &rendered(&man, &[Man::render_description_section])?;
@@ -69,7 +74,7 @@ fn overview(command: &Command) -> io::Result<String> {
     Ok(text)
 }
 
-/// A command, and each below it under its own heading.
+/// The page of a command, with each subcommand under its own heading.
 fn whole(command: &Command) -> io::Result<String> {
     let man = Man::new(command.clone());
     let mut text = synopsis(command) + &rendered(&man, &[Man::render_description_section])?;
@@ -99,7 +104,7 @@ fn below(command: &Command, text: &mut String) -> io::Result<()> {
     Ok(())
 }
 
-/// With the values of options told with the options.
+/// The synopsis. Possible values of options are left to the options themselves.
 fn synopsis(command: &Command) -> String {
     let usage = command.clone().render_usage().to_string();
     let usage = usage.trim_start_matches("Usage:").trim();
@@ -123,7 +128,7 @@ fn rendered(man: &Man, sections: &[Section]) -> io::Result<String> {
     for section in sections {
         section(man, &mut bytes)?;
     }
-    // Each section begins with the same definitions.
+    // Each section begins with the same roff definitions, which are cut off.
     let text = String::from_utf8(bytes).map_err(io::Error::other)?;
     let (mut out, mut defined) = (String::new(), false);
     for line in text.lines() {
@@ -143,8 +148,8 @@ fn escaped(text: &str) -> String {
     text.replace('\\', "\\e").replace('-', "\\-")
 }
 
-/// Columns in which help that is set out by hand has names on the left and what they mean on the
-/// right become lists, which are filled to any width.
+/// Turns help in two hand-made columns (name, meaning) into roff lists, which fill lines of any
+/// width.
 fn lists(roff: &str) -> String {
     let mut out = String::new();
     let (mut in_list, mut in_option) = (false, false);
@@ -176,7 +181,7 @@ fn lists(roff: &str) -> String {
                     out.push('\n');
                 }
             }
-            // A value of an option, and what it means.
+            // A value of an option, with its meaning.
             (false, true) if bare.split(' ').next().is_some_and(|w| w.ends_with(':')) => {
                 out.push_str(".br\n");
                 out.push_str(bare);

@@ -1,24 +1,17 @@
-//! The commands.
+//! The commands of `stetfs`, a module each.
 
 pub(crate) mod advise;
 pub(crate) mod atomic;
-pub(crate) mod bench;
-pub(crate) mod certify;
-pub(crate) mod crash;
-pub(crate) mod device;
-pub(crate) mod fault;
-pub(crate) mod flash;
 pub(crate) mod freeze;
 pub(crate) mod image;
 pub(crate) mod journal;
 mod manual;
+pub(crate) mod mkfs;
 pub(crate) mod mount;
 mod mounted;
 pub(crate) mod package;
 pub(crate) mod quota;
-pub(crate) mod record;
 pub(crate) mod remount;
-pub(crate) mod ssd;
 pub(crate) mod stat;
 pub(crate) mod sync;
 pub(crate) mod umount;
@@ -28,18 +21,21 @@ use stetfs_fuse::mountinfo::MountEntry;
 
 use crate::control::client::Client;
 use crate::failure::{Code, Failure, Result};
-use mounted::find_mount;
+pub use mounted::find_mount;
 
 /// A connection to the server of `mount`.
-fn connect(mount: &MountEntry) -> Result<Client> {
+///
+/// # Errors
+/// It does not answer, or does not answer this user.
+pub fn connect(mount: &MountEntry) -> Result<Client> {
     Client::connect(mount).map_err(|e| {
         Failure::new(
             Code::NotFound,
             format!("the server of {} does not answer: {e}", mount.dir.display()),
         )
         .hint(
-            "if it was killed, take the mount down with: stetfs umount DIR; \
-             only the user who mounted it can ask",
+            "if it was killed, unmount it with: stetfs umount DIR; only the user who mounted it \
+             can ask",
         )
     })
 }

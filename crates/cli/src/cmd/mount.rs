@@ -18,7 +18,7 @@ pub(crate) fn run(args: &MountArgs, json: bool) -> Result<Code> {
     let text = args.options.join(",");
     let mut options = Options::default();
     options::parse(&text, false, &mut options)?;
-    // Mistakes in the options are told before anything is started.
+    // Mistakes in the options are reported before anything starts.
     let mut warnings = options.warnings()?;
     if args.server.is_none() && !json {
         warnings.iter().for_each(|warning| daemon::warn(warning));
@@ -75,7 +75,7 @@ pub(crate) fn run(args: &MountArgs, json: bool) -> Result<Code> {
         warnings.extend(told);
         (Code::Done, "mounted")
     };
-    // A server in the foreground that failed has said so.
+    // A server that failed in the foreground has reported it already.
     if json && code == Code::Done {
         let answer = json!({
             state: true, "volume": source.display().to_string(),
@@ -86,7 +86,7 @@ pub(crate) fn run(args: &MountArgs, json: bool) -> Result<Code> {
     Ok(code)
 }
 
-/// As mount(8) calls it.
+/// Mounts as mount(8) asks a helper to.
 pub(crate) fn helper(args: &HelperArgs) -> Result {
     let text = args.options.join(",");
     let mut options = Options::default();
@@ -128,7 +128,7 @@ fn absolute(source: &Path) -> Result<PathBuf> {
         .map_err(|e| Failure::from(&stetfs::low::BlockError::open(source, e)))
 }
 
-/// A directory to mount on. A dead mount is told apart by the mount itself.
+/// The absolute path of a directory to mount on. A dead mount at it is reported when it is mounted.
 fn absolute_dir(dir: &Path) -> Result<PathBuf> {
     stetfs_fuse::mountinfo::absolute(dir).map_err(|e| {
         let failure = Failure::new(

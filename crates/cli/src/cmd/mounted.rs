@@ -1,4 +1,4 @@
-//! Which mount is meant: by its directory, or by the volume.
+//! Lookup of a mount by its directory or by its volume.
 
 use std::path::Path;
 
@@ -11,10 +11,10 @@ use crate::held::Volume;
 /// The StetFS mount at a directory, or of an image, a block device or an NBD export.
 ///
 /// # Errors
-/// There is none; the volume, or several of the image's, are mounted at several places.
-pub(super) fn find_mount(place: &Path) -> Result<MountEntry> {
+/// There is none; the volume, or several volumes of the image, are mounted at several places.
+pub fn find_mount(place: &Path) -> Result<MountEntry> {
     let full = mountinfo::absolute(place);
-    // Before anything is looked at: who serves it may answer nothing.
+    // The table of mounts is searched before the path is opened: a server may not answer.
     let at = full.as_ref().ok().map(|full| mountinfo::mount_at(full));
     match at.transpose().map_err(unreadable)?.flatten() {
         Some(mount) if mountinfo::is_stetfs(&mount) => return Ok(mount),
@@ -26,10 +26,10 @@ pub(super) fn find_mount(place: &Path) -> Result<MountEntry> {
     Err(Failure::from(MountError::NotMounted(full)).hint(LIST))
 }
 
-/// All mounts.
+/// All mounts of this mount namespace.
 ///
 /// # Errors
-/// They cannot be read.
+/// The table of mounts cannot be read.
 pub(super) fn mounts() -> Result<Vec<MountEntry>> {
     mountinfo::mounts().map_err(unreadable)
 }

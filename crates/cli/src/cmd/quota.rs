@@ -1,4 +1,4 @@
-//! `stetfs quota`: of a mount by its server, else of the volume itself.
+//! `stetfs quota`: for a mount through its server, else on the volume itself.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ pub(crate) fn run(args: &QuotaArgs, json: bool) -> Result {
     let mounted = at.is_dir();
     if mounted && !args.volume.options.is_empty() {
         let message = format!(
-            "{} is no image: -o says where a volume is in one",
+            "{} is not an image: -o names the place of a volume in an image",
             at.display()
         );
         return Err(Failure::new(Code::Usage, message).hint("leave -o out for a mount"));
@@ -90,7 +90,7 @@ fn not_set(kind: QuotaKind, e: FsError) -> Failure {
     }
 }
 
-/// Of a volume that is not mounted.
+/// Usage and limits of a volume that is not mounted.
 fn of_volume(args: &QuotaArgs) -> Result<Value> {
     let source = args.volume.source()?;
     let quota = stetfs::low::quota(&source).map_err(|e| match e {
@@ -104,12 +104,12 @@ fn of_volume(args: &QuotaArgs) -> Result<Value> {
     Ok(json!(quota))
 }
 
-/// Of a mount: what its server answers.
+/// The answer of a mount's server to a request.
 fn ask(dir: &Path, request: &Value) -> Result<Value> {
     connect(&find_mount(dir)?)?.request(request)
 }
 
-/// Limits in a request, in KiB.
+/// The fields of a request that sets limits; space is in KiB.
 fn said(kind: QuotaKind, id: u32, limits: &QuotaLimits) -> Value {
     json!({
         "kind": kind.name(),
@@ -121,7 +121,7 @@ fn said(kind: QuotaKind, id: u32, limits: &QuotaLimits) -> Value {
     })
 }
 
-/// The server's part.
+/// Answers a quota request, in the server.
 pub(crate) fn answer(volume: &Volume, request: &Value) -> Result<Value> {
     let Some(set) = request.get("set") else {
         return Ok(json!(volume.quota()?));
@@ -134,7 +134,7 @@ pub(crate) fn answer(volume: &Volume, request: &Value) -> Result<Value> {
     let (Some(kind), Some(id)) = (kind, id) else {
         return Err(Failure::new(
             Code::Usage,
-            format!("limits of nobody: {set}"),
+            format!("limits without a valid kind and id: {set}"),
         ));
     };
     let limits = QuotaLimits {
@@ -148,7 +148,7 @@ pub(crate) fn answer(volume: &Volume, request: &Value) -> Result<Value> {
     Ok(json!({ "set": true }))
 }
 
-/// Gives the ids of a kind the names that they have here.
+/// Adds to the ids of a kind their names on this system.
 fn name(kind: &mut Value) {
     let names = ids::names(kind["kind"].as_str().unwrap_or_default());
     for entry in kind["entries"].as_array_mut().into_iter().flatten() {

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::{connect, find_mount};
 use crate::failure::Result;
 
-/// Gives the mount at `dir` other options; those that `options` does not name stay.
-/// Gives a warning of those that it names in vain.
+/// Changes the options of the mount at `dir` to `options`; options that it does not name stay.
+/// Returns a warning of the named options that a remount cannot change.
 pub(crate) fn run(dir: &Path, options: &str) -> Result<Option<String>> {
     let mount = find_mount(dir)?;
     let answer = connect(&mount)?.request(&json!({ "op": "remount", "options": options }))?;

@@ -1,4 +1,4 @@
-//! `stetfs sync`: make all of a mounted volume durable, also where the kernel does not pass
+//! `stetfs sync`: make all changes of a mounted volume durable, also where the kernel does not pass
 //! syncfs(2) on to its server.
 
 use std::sync::mpsc;
@@ -13,7 +13,7 @@ use crate::args::FreezeArgs;
 use crate::failure::{Code, Failure, Result};
 use crate::print;
 
-/// Makes everything durable that was done to the volume mounted at a directory.
+/// Makes all changes of the volume mounted at a directory durable.
 pub(crate) fn run(args: &FreezeArgs, as_json: bool) -> Result {
     let mount = find_mount(&args.dir)?;
     let mut client = connect(&mount)?;
@@ -27,8 +27,8 @@ pub(crate) fn run(args: &FreezeArgs, as_json: bool) -> Result {
     Ok(())
 }
 
-/// The server's answer: when everything is durable, or why it is not. Of data that was lost it
-/// tells once.
+/// The server's answer: success when everything is durable, else the error. Lost data is reported
+/// once.
 pub(crate) fn answer(volume: &Volume) -> Result<Value> {
     let begun = Instant::now();
     let (told, answer) = mpsc::channel();

@@ -1,4 +1,4 @@
-//! `stetfs umount`: down, and clean.
+//! `stetfs umount`: take a mount down, and wait until its volume is clean.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -18,16 +18,17 @@ use crate::failure::{Code, Failure, Result};
 use crate::held::volume_of;
 use crate::{control, print};
 
-/// Between two looks at something that is to go.
+/// The pause between two checks for something that is to go away.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The kernel tells a server that nobody has its mount any more before umount(2) returns.
+/// Time for a server to begin closing. The kernel tells it before umount(2) returns that no mount
+/// is left.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Who has a mount that no table shows.
-const HIDDEN: &str = "an overlay of its directories, or a mount that is not in any namespace, has it: end that, and the \
+/// The holder of a mount that no table of mounts shows.
+const HIDDEN: &str = "the mount is still used by an overlay or a detached mount; end it, and the \
      volume is closed";
 
-/// Unmounts and waits until the server has brought everything home.
+/// Unmounts, and waits until the server has written everything back.
 pub(crate) fn run(args: &UmountArgs, json: bool) -> Result {
     let mount = find_mount(&args.dir)?;
     let volume = volume_of(&mount);
@@ -43,16 +44,17 @@ pub(crate) fn run(args: &UmountArgs, json: bool) -> Result {
 }
 
 fn down(args: &UmountArgs, mount: &MountEntry) -> Result {
-    // Before the unmount, while the server is surely there to be met.
-    // One that is being killed may still be met, but does not answer.
+    // Connects before the unmount, while the server certainly exists. A server that is being killed
+    // may still accept, but does not answer.
     let met = Client::connect(mount);
-    // Or it left its socket.
+    // A refused connection means that the server is gone, but its socket is still there.
     let was_there = match &met {
         Ok(_) => true,
         Err(e) => e.kind() == ErrorKind::ConnectionRefused,
     };
     let client = met.ok().and_then(|mut client| {
-        // Nobody could thaw it any more. Of one that is not frozen it says so.
+        // After a lazy unmount the volume cannot be thawed any more. A volume that is not frozen
+        // answers with an error, which is ignored.
         if args.lazy {
             let _ = client.request(&json!({ "op": "thaw" }));
         }
@@ -67,13 +69,13 @@ fn down(args: &UmountArgs, mount: &MountEntry) -> Result {
     let viewers = viewers(&mount.dev);
     let left = control::left_behind(&mount.dev);
     take_down(mount, args.lazy)?;
-    // Another volume may have the device number already, but not these mounts'.
+    // Another volume may have the device number already, but its mounts have other ids.
     let elsewhere = other_mounts(mount)?.iter().any(|id| others.contains(id));
     if (args.lazy || elsewhere) && !gone {
         return Ok(());
     }
     let viewer = remaining(mount, &viewers);
-    // Whoever still sees the mount would have kept it alive.
+    // A server that has ended while a mount is still visible was killed.
     gone |= viewer.is_some() && client.as_ref().is_some_and(Client::has_ended);
     if let (Some(viewer), false) = (&viewer, gone) {
         return Err(still_in_use(mount, viewer.to_string()));
@@ -83,7 +85,7 @@ fn down(args: &UmountArgs, mount: &MountEntry) -> Result {
             true => Ok(()),
             false => Err(still_in_use(mount, HIDDEN)),
         },
-        // Killed, or never had a socket. Then the lock tells.
+        // The server was killed, or never had a socket: the lock of the volume tells its end.
         None => {
             if !elsewhere {
                 left.iter().for_each(|socket| control::remove(socket));
@@ -106,12 +108,12 @@ fn down(args: &UmountArgs, mount: &MountEntry) -> Result {
 
 fn still_in_use(mount: &MountEntry, by: impl Into<String>) -> Failure {
     let dir = mount.dir.display();
-    let message = format!("{dir} is taken down here, but the volume is still in use");
+    let message = format!("{dir} is unmounted in this namespace, but the volume is still in use");
     Failure::new(Code::InUse, message).hint(by)
 }
 
-/// Who of those that saw the mount from other mount namespaces before it was taken down still does
-/// after a while. A server that starts sees the mounts of all others for a moment.
+/// A mount namespace that saw the mount before it was taken down and still does after a while. A
+/// server that starts sees the mounts of all others for a moment.
 fn remaining(mount: &MountEntry, before: &[Viewer]) -> Option<Viewer> {
     const TRIES: u32 = 20;
     let saw_it = |v: &Viewer| before.iter().any(|b| b.namespace == v.namespace);
@@ -127,9 +129,10 @@ fn remaining(mount: &MountEntry, before: &[Viewer]) -> Option<Viewer> {
     found
 }
 
-/// Whether the server of the mount at `dir`, which does not answer, is gone. One that was there and
-/// was killed a moment ago has threads that still end. The question is statfs(2), which the kernel
-/// passes on: attributes of the root it may know itself, for as long as they are valid.
+/// Whether the server of the mount at `dir`, which does not answer on its socket, is gone. A server
+/// that was there and was just killed has threads that take a moment to end. The check is
+/// statfs(2), which the kernel always passes on; attributes of the root may come from the kernel's
+/// cache as long as they are valid.
 fn is_dead(dir: &Path, was_there: bool) -> bool {
     const TRIES: u32 = 15;
     for n in 0..if was_there { TRIES } else { 1 } {
@@ -143,7 +146,7 @@ fn is_dead(dir: &Path, was_there: bool) -> bool {
     false
 }
 
-/// `recover` and its arguments for a volume.
+/// The command line `recover` with its arguments for a volume.
 fn recover_command(volume: &Source) -> String {
     let path = volume.path.display();
     match &volume.part {
@@ -156,8 +159,9 @@ fn recover_command(volume: &Source) -> String {
     }
 }
 
-/// Waits for the loop device of a mount to go, as it does when nobody has it open any more: until
-/// then the image cannot be opened for writing. Not for long: somebody may keep it.
+/// Waits until the loop device of a mount is gone, which happens when its last opener closes it;
+/// until then the image cannot be opened for writing. The wait is bounded, for another process may
+/// keep the device open.
 fn wait_detached(mount: &MountEntry, volume: &Source) {
     const TRIES: u32 = 50;
     for _ in 0..TRIES {
@@ -168,7 +172,7 @@ fn wait_detached(mount: &MountEntry, volume: &Source) {
     }
 }
 
-/// Says what a server that closed nothing leaves behind.
+/// Reports the state that a server left behind which did not close its volume.
 fn left_behind(mount: &MountEntry, volume: &Source, gone: bool) -> Result {
     let recover = format!(
         "the next mount replays the journal, or: {}",
@@ -181,17 +185,17 @@ fn left_behind(mount: &MountEntry, volume: &Source, gone: bool) -> Result {
         Ok(LeftBehind::ToCheck) => {
             format!("it has no journal: run e2fsck -f {}", volume.path.display())
         }
-        // Where no loop device tells of it.
+        // No loop device tells where the volume is in the file.
         Err(FsError::Foreign(_)) if gone => {
             format!("{recover}, with the partition= or offset= that it was mounted with")
         }
-        // Not for us to look at.
+        // The volume is not readable to this user.
         Err(_) if gone => recover,
         Err(_) => return Ok(()),
     };
     let dir = mount.dir.display();
     let how = match gone {
-        true => format!("the server of {dir} was gone: the mount is taken down, but"),
+        true => format!("the server of {dir} was gone: the mount was removed, but"),
         false => format!("the server of {dir} ended, but"),
     };
     let message = format!(
@@ -221,13 +225,13 @@ fn other_mounts(mount: &MountEntry) -> Result<Vec<u64>> {
     Ok(others.map(|m| m.id).collect())
 }
 
-/// Waits until nobody has the volume open.
+/// Waits until no process has the volume open.
 fn wait_unlocked(source: &Source) -> Result {
     const TRIES: u32 = 600;
     for _ in 0..TRIES {
         match stetfs::low::is_in_use(source) {
             Ok(true) => std::thread::sleep(PAUSE),
-            // Not there any more, or not readable to us: nothing to wait for.
+            // The volume is gone, or not readable to this user: nothing to wait for.
             Ok(false) | Err(_) => return Ok(()),
         }
     }

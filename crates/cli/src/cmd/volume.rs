@@ -55,7 +55,7 @@ pub(crate) fn recover(args: &RecoverArgs, json: bool) -> Result<Code> {
             outln!("home by {}: {}", home.by, home.why);
         }
         for dropped in &done.recovery.dropped {
-            outln!("does not count: {dropped}");
+            outln!("not replayed: {dropped}");
         }
         for damage in &done.recovery.damage {
             outln!("left out: {damage}");
@@ -64,7 +64,7 @@ pub(crate) fn recover(args: &RecoverArgs, json: bool) -> Result<Code> {
     Ok(outcome(&done.recovery))
 }
 
-/// How many went home, and how.
+/// The number of blocks that recovery wrote to their home locations, and how.
 fn blocks(r: &RecoveryInfo) -> String {
     match r.shared {
         0 => format!("{} blocks", r.blocks),
@@ -72,13 +72,13 @@ fn blocks(r: &RecoveryInfo) -> String {
     }
 }
 
-/// What was done, and how the volume is now.
+/// The result of a recovery, and the state of the volume after it.
 fn said(r: &RecoveryInfo) -> String {
     let now = if !r.damage.is_empty() {
         "the journal was damaged: run e2fsck -f".to_owned()
     } else if r.orphans_left > 0 {
         let left = r.orphans_left;
-        format!("{left} orphaned inodes are left, for the volume has errors: run e2fsck -f")
+        format!("{left} orphaned inodes are left, because the volume has errors: run e2fsck -f")
     } else if r.has_errors {
         "the journal is empty, but the volume is marked as one with errors: run e2fsck -f"
             .to_owned()

@@ -1,4 +1,4 @@
-//! The commands' end of the control socket.
+//! The client's end of the control socket.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,9 +14,9 @@ use super::dir::Dir;
 use crate::failure::{Code, Failure, Result};
 
 /// A connection to the server of a mount.
-pub(crate) struct Client {
+pub struct Client {
     stream: BufReader<UnixStream>,
-    /// The server, to wait for its end.
+    /// The server's process, to wait for its end.
     server: Option<(Pid, OwnedFd)>,
 }
 
@@ -24,7 +24,8 @@ impl Client {
     /// Connects to the server of `mount`.
     ///
     /// # Errors
-    /// Nobody listens; `PermissionDenied` if the directory or who listens is not this user's own.
+    /// No server listens; `PermissionDenied` if the directory or the listening process is not this
+    /// user's own.
     pub(crate) fn connect(mount: &MountEntry) -> io::Result<Client> {
         let stream = Dir::open()?.connect(&super::socket(&mount.dev))?;
         let pid = rustix::net::sockopt::socket_peercred(&stream)?.pid;
@@ -53,9 +54,12 @@ impl Client {
         })
     }
 
-    /// Waits for so long at most, or until `also` can be read, or the server says something
-    /// unasked: that it ends. Whether it does.
-    pub(crate) fn rest(&self, also: &impl AsFd, time: Duration) -> io::Result<bool> {
+    /// Waits for `time` at most, until `also` can be read, or until the server speaks without being
+    /// asked, which means that it ends. Returns whether it ends.
+    ///
+    /// # Errors
+    /// The errors of poll(2).
+    pub fn rest(&self, also: &impl AsFd, time: Duration) -> io::Result<bool> {
         self.hears(Some(also.as_fd()), time)
     }
 
@@ -77,16 +81,16 @@ impl Client {
         }
     }
 
-    /// As [`request`](Self::request), of a mount that may end meanwhile: then there is no answer.
+    /// As [`request`](Self::request), for a mount that may end meanwhile: then there is no answer.
     ///
     /// # Errors
-    /// The server's, also what it says of a volume that could not be closed; or it was killed.
-    pub(crate) fn request_or_end(&mut self, request: &Value) -> Result<Option<Value>> {
+    /// The server's, also those of a volume that could not be closed; or the server was killed.
+    pub fn request_or_end(&mut self, request: &Value) -> Result<Option<Value>> {
         let is_end = |answer: &Value| answer["closed"] == true;
         match self.request(request) {
             Ok(answer) => Ok((!is_end(&answer)).then_some(answer)),
-            // The volume is being closed, or the server's last words came before it could read
-            // ours.
+            // The volume is being closed, or the server sent its last line before it could read the
+            // request.
             Err(failure) if failure.code == Code::NotFound => match self.line() {
                 Ok(Some(last)) if is_end(&last) => Ok(None),
                 Ok(Some(last)) => Err(Failure::from_json(&last).unwrap_or(failure)),
@@ -97,16 +101,19 @@ impl Client {
     }
 
     /// Sends a request and waits for its answer.
-    pub(crate) fn request(&mut self, request: &Value) -> Result<Value> {
+    ///
+    /// # Errors
+    /// The server's; or the server does not answer.
+    pub fn request(&mut self, request: &Value) -> Result<Value> {
         let lost = |e: io::Error| {
             use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
-            // One that was killed a moment ago could still be met.
+            // A server that was just killed may still accept a connection.
             let gone = matches!(e.kind(), BrokenPipe | ConnectionReset | UnexpectedEof);
             Failure::new(
                 if gone { Code::NotFound } else { Code::Io },
                 format!("the server of the mount does not answer: {e}"),
             )
-            .hint("if it was killed, take the mount down with: stetfs umount DIR")
+            .hint("if it was killed, unmount it with: stetfs umount DIR")
         };
         let mut line = request.to_string();
         line.push('\n');
@@ -128,12 +135,12 @@ impl Client {
         Ok(Some(serde_json::from_str(&line)?))
     }
 
-    /// Waits until the server has closed the volume and ended, however long it takes. Call after
-    /// `watch`, when the mount was taken down. Whether it does that: one that does not even begin
-    /// to within `patience` still has a mount.
+    /// Waits until the server has closed the volume and ended, however long that takes. To be
+    /// called after the request `watch`, when the mount was taken down. Returns false if the server
+    /// does not begin to close within `patience`: it still has a mount.
     ///
     /// # Errors
-    /// The server's, of a volume that could not be closed; or it ended without closing it.
+    /// The server's, of a volume that could not be closed; or the server ended without closing it.
     pub(crate) fn wait_closed(mut self, patience: Duration) -> Result<bool> {
         const STEP: Duration = Duration::from_millis(500);
         let begin = Instant::now();
@@ -143,7 +150,7 @@ impl Client {
                 Ok(false) => {}
                 Err(_) => break None,
             }
-            // While it closes the volume it answers so, and its last words follow.
+            // A server that closes its volume answers with an error, and its last line follows.
             match self.request_or_end(&json!({ "op": "stat" })) {
                 Ok(Some(_)) if begin.elapsed() < patience => {}
                 Ok(Some(_)) => return Ok(false),

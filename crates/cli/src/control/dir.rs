@@ -1,8 +1,8 @@
-//! The directory of the sockets: this user's own, closed to all others, and kept open.
+//! The directory of the control sockets: owned by this user, closed to all others, and kept open.
 //!
-//! It may have to be made where everybody can make directories (`/tmp`). So what is there already
-//! counts only if it is this user's, no link, and closed to others; and what is in it is named by
-//! the open directory, which nobody can replace.
+//! It may have to be created where every user can create directories (`/tmp`). So an existing
+//! directory is used only if it is this user's, is not a symbolic link, and is closed to others.
+//! Its entries are named through the open directory, which no other user can replace.
 
 use std::fs::File;
 use std::io;
@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use stetfs_fuse::is_root;
 
-/// Where the sockets of this user's mounts are.
+/// The path of the directory for this user's mounts.
 pub(crate) fn place() -> PathBuf {
     if is_root() {
         return PathBuf::from("/run/stetfs");
@@ -30,7 +30,7 @@ pub(crate) fn place() -> PathBuf {
     }
 }
 
-/// Nobody is trusted but this user.
+/// The error for a directory or a peer of another user.
 fn refused(what: String) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, what)
 }
@@ -38,15 +38,15 @@ fn refused(what: String) -> io::Error {
 /// The open directory.
 pub(super) struct Dir(OwnedFd);
 
-/// Held while sockets come and go: a device number may belong to another mount as soon as its own
-/// is taken down, before the server has removed its socket.
+/// A lock, held while sockets are created and removed: a device number may belong to another mount
+/// as soon as its own is taken down, before the server has removed its socket.
 pub(super) struct Turn(#[expect(dead_code, reason = "unlocks when it is closed")] OwnedFd);
 
 impl Dir {
-    /// Makes it if it is not there.
+    /// Opens the directory, and creates it if it does not exist.
     ///
     /// # Errors
-    /// `PermissionDenied`, with what to do, if what is there is not this user's own.
+    /// `PermissionDenied`, with advice, if it is not this user's own.
     pub(super) fn make() -> io::Result<Dir> {
         let path = place();
         if let Some(parent) = path.parent() {
@@ -59,7 +59,7 @@ impl Dir {
         }
     }
 
-    /// Opens the one that is there.
+    /// Opens the directory.
     ///
     /// # Errors
     /// As [`Dir::make`]; `NotFound`.
@@ -72,10 +72,10 @@ impl Dir {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let dir = rustix::fs::open(path, flags, Mode::empty()).map_err(|e| match e {
             Errno::LOOP | Errno::NOTDIR => refused(format!(
-                "{shown} is no directory; remove it, or set XDG_RUNTIME_DIR"
+                "{shown} is not a directory; remove it, or set XDG_RUNTIME_DIR"
             )),
             Errno::ACCESS => refused(format!(
-                "{shown} is not ours; have it removed, or set XDG_RUNTIME_DIR"
+                "{shown} is not accessible to this user; have it removed, or set XDG_RUNTIME_DIR"
             )),
             e => e.into(),
         })?;
@@ -95,7 +95,7 @@ impl Dir {
         Ok(Dir(dir))
     }
 
-    /// Waits for its turn to change what is in it.
+    /// Waits for the lock that allows changing the directory's content.
     pub(super) fn turn(&self) -> io::Result<Turn> {
         // A lock belongs to an open file, so each turn needs its own.
         let turn = OwnedFd::from(File::open(self.path("."))?);
@@ -103,12 +103,12 @@ impl Dir {
         Ok(Turn(turn))
     }
 
-    /// Where `name` in it is, whatever becomes of the directory's own name.
+    /// The path of the entry `name`, valid whatever becomes of the directory's own name.
     fn path(&self, name: &str) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}/{name}", self.0.as_raw_fd()))
     }
 
-    /// Makes a socket of this name, which only this user may connect to once somebody listens.
+    /// Creates a socket of this name. Only this user can connect to it.
     pub(super) fn bind(&self, name: &str) -> io::Result<OwnedFd> {
         let kind = (
             AddressFamily::UNIX,
@@ -122,16 +122,15 @@ impl Dir {
         Ok(socket)
     }
 
-    /// Connects to the socket of this name, if it is one of this user's processes that listens
-    /// there.
+    /// Connects to the socket of this name, if the listener is a process of this user.
     pub(super) fn connect(&self, name: &str) -> io::Result<UnixStream> {
         let stream = UnixStream::connect(self.path(name))?;
         check_peer(&stream)?;
         Ok(stream)
     }
 
-    /// The file of this name, to be known again; none if there is none. Its number may be another
-    /// file's soon, but not with the same time.
+    /// An identity of the file of this name; `None` if there is none. Another file may get its
+    /// inode number soon, but not with the same time.
     pub(super) fn identity(&self, name: &str) -> Option<String> {
         let stat = rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
         Some(format!(
@@ -149,7 +148,7 @@ impl Dir {
     }
 }
 
-/// Whether the other end is a process of this user's, or root's.
+/// Checks that the peer is a process of this user, or root's.
 ///
 /// # Errors
 /// `PermissionDenied` if not.
@@ -189,10 +188,10 @@ mod tests {
         symlink(path("own"), path("link")).unwrap();
         std::fs::write(path("file"), "").unwrap();
         for no in ["link", "file"] {
-            assert!(why(no).to_string().contains("no directory"), "{no}");
+            assert!(why(no).to_string().contains("not a directory"), "{no}");
         }
 
-        // The name may go: the directory is the same.
+        // The directory's name may go: the open directory is the same.
         let socket = dir.bind("a.sock").unwrap();
         let refused = dir.connect("a.sock").unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);

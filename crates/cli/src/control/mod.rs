@@ -1,15 +1,15 @@
-//! The control socket of a mount: how `umount`, `stat`, `remount` and `flash trace record` talk to
-//! its server.
+//! The control socket of a mount: `umount`, `stat`, `remount` and `flash trace record` talk to its
+//! server through it.
 //!
-//! One JSON object per line each way. Requests: `{"op":"stat"}`, `{"op":"watch"}`,
+//! The protocol is one JSON object per line each way. Requests: `{"op":"stat"}`, `{"op":"watch"}`,
 //! `{"op":"remount", …}`. Each gets one line; a connection that is still open when the volume has
 //! been closed gets a last one, `{"closed":true}` or an error.
 //!
-//! The socket is made by the process that makes the mount, and removed by the helper: the server
-//! may change nothing in the directory where the sockets of all mounts are (decisions/0039).
+//! The mounter makes the socket, and the helper removes it: the server may change nothing in the
+//! directory that holds the sockets of all mounts (decisions/0039).
 //!
-//! Both ends ask the kernel who the other is: nobody but the user who mounted it, and root, is
-//! answered, and no other's answer is believed.
+//! Both ends ask the kernel for the user of the other. A server answers only the user who mounted
+//! it, and root; a client believes only a server of its own user, or root's.
 
 pub(crate) mod client;
 mod dir;
@@ -21,16 +21,17 @@ use dir::Dir;
 pub(crate) use dir::place;
 use stetfs_fuse::Entrance;
 
-/// Makes the socket of the mount with device number `dev`, at which nobody listens yet. By who may:
-/// the server of the mount has nothing there.
+/// Creates the socket of the mount with device number `dev`; no server listens at it yet. The
+/// mounter calls this: the server has no access to the directory.
 ///
 /// # Errors
-/// There is no directory for it that is this user's own.
+/// No directory for it can be had that is this user's own.
 pub(crate) fn bind(dev: &str) -> io::Result<Entrance> {
     let dir = Dir::make()?;
     let name = socket(dev);
     let _turn = dir.turn()?;
-    // The device number is ours now: whatever is there belongs to a server that is gone.
+    // The device number belongs to the new mount: a socket of that name was left by a server that
+    // is gone.
     dir.remove(&name)?;
     let socket = dir.bind(&name)?;
     let identity = dir.identity(&name).ok_or(io::ErrorKind::NotFound)?;
@@ -40,7 +41,7 @@ pub(crate) fn bind(dev: &str) -> io::Result<Entrance> {
     })
 }
 
-/// A socket by its name, to be known again.
+/// A socket's name with its identity.
 fn known(name: &str, identity: &str) -> String {
     format!("{name} {identity}")
 }
@@ -52,7 +53,7 @@ pub(crate) fn remove(entrance: &str) {
     };
     let Ok(dir) = Dir::open() else { return };
     let Ok(_turn) = dir.turn() else { return };
-    // The next mount with this device number may have put its own there.
+    // The next mount with this device number may have created its own socket there.
     if dir.identity(name).is_some_and(|now| now == identity) {
         let _ = dir.remove(name);
     }
@@ -63,8 +64,9 @@ fn socket(dev: &str) -> String {
     format!("{}.sock", dev.replace(':', "-"))
 }
 
-/// The socket that a killed server left, for [`remove`]. To be asked while its mount has the device
-/// number: then the next one may have a socket of this name at which nobody listens yet.
+/// The socket that a killed server left, for [`remove`]. To be called while its mount has the
+/// device number: later the next mount may have a socket of this name at which no server listens
+/// yet.
 pub(crate) fn left_behind(dev: &str) -> Option<String> {
     let dir = Dir::open().ok()?;
     let _turn = dir.turn().ok()?;
@@ -80,18 +82,18 @@ pub(crate) fn left_behind(dev: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// A device number that no mount has.
+    /// A device number of no mount.
     const DEV: &str = "4095:1048575";
 
-    /// A killed server's mount is taken down, and the next one has its number at once: its socket
-    /// stays, also while nobody listens there yet.
+    /// A killed server's mount is taken down, and the next one gets its number at once: its socket
+    /// stays, even before its server listens.
     #[test]
     fn the_socket_of_the_next_mount_stays() {
         let killed = bind(DEV).unwrap();
         let left = left_behind(DEV).unwrap();
         assert_eq!(left, killed.name);
         drop(killed);
-        // No mount lives shorter than the clock of files takes for a step.
+        // The clock of file times has a coarse step, and mounts live longer than one.
         std::thread::sleep(std::time::Duration::from_millis(20));
         let next = bind(DEV).unwrap();
         remove(&left);

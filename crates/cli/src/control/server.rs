@@ -12,14 +12,14 @@ use stetfs_fuse::Entrance;
 use super::dir::check_peer;
 use crate::failure::{Code, Failure};
 
-/// Answers requests other than `watch`.
+/// The function that answers requests other than `watch`.
 pub(crate) type Handler = dyn Fn(&Value) -> Result<Value, Failure> + Send + Sync;
 
-/// More connections than this at a time are refused.
+/// Most connections at a time; more are refused.
 const MAX_CONNECTIONS: usize = 64;
-/// Connections that nobody has accepted yet.
+/// Most connections that wait to be accepted.
 const BACKLOG: i32 = 128;
-/// A request line is not longer.
+/// Longest request line, bytes.
 const MAX_LINE: u64 = 64 << 10;
 
 #[derive(Default)]
@@ -31,7 +31,7 @@ struct Connections {
 
 /// A listening control socket; removed when dropped.
 pub(crate) struct Control {
-    /// The socket, to whoever removes it.
+    /// The socket's name, for the helper that removes it.
     name: String,
     connections: Arc<Mutex<Connections>>,
 }
@@ -47,9 +47,9 @@ fn send(mut stream: &UnixStream, value: &Value) -> io::Result<()> {
 }
 
 impl Control {
-    /// Listens at what [`super::bind`] made.
+    /// Listens at the socket that [`super::bind`] made.
     pub(crate) fn listen(entrance: Entrance, handler: Arc<Handler>) -> io::Result<Control> {
-        // A client is told the process that called `listen`: this one.
+        // Clients see the process that called `listen` as the peer: this one.
         rustix::net::listen(&entrance.socket, BACKLOG)?;
         let listener = UnixListener::from(entrance.socket);
         let control = Control {
@@ -60,7 +60,7 @@ impl Control {
         std::thread::Builder::new()
             .name("control".into())
             .spawn(move || {
-                // Ends with the process.
+                // The thread ends with the process.
                 for stream in listener.incoming().flatten() {
                     if let Err(e) = accept(stream, &connections, &handler) {
                         tracing::debug!("control connection: {e}");
@@ -70,7 +70,7 @@ impl Control {
         Ok(control)
     }
 
-    /// Tells everyone who is connected how closing the volume went, and accepts nobody any more.
+    /// Tells all connected clients how closing the volume went, and accepts no more.
     pub(crate) fn closed(self, result: &Result<(), Failure>) {
         let message = match result {
             Ok(()) => serde_json::json!({ "closed": true }),
@@ -88,7 +88,7 @@ impl Control {
 
 impl Drop for Control {
     fn drop(&mut self) {
-        // Without a helper this process has all that it had.
+        // Without a helper this process has the privileges to remove the socket itself.
         if !stetfs_fuse::hush() {
             super::remove(&self.name);
         }
@@ -101,7 +101,7 @@ fn accept(
     handler: &Arc<Handler>,
 ) -> io::Result<()> {
     check_peer(&stream)?;
-    // Nobody keeps the server from ending by not reading.
+    // A client that does not read must not keep the server from ending.
     stream.set_write_timeout(Some(Duration::from_secs(5)))?;
     let id = {
         let mut all = lock(connections);
@@ -137,7 +137,7 @@ fn serve(stream: &UnixStream, connections: &Mutex<Connections>, handler: &Handle
             Ok(request) => handler(&request).unwrap_or_else(|failure| failure.to_json()),
             Err(e) => Failure::new(Code::Usage, format!("not a request: {e}")).to_json(),
         };
-        // Under the lock, so that the last line is the last.
+        // The lock keeps the last line of `closed` the last.
         let connections = lock(connections);
         if connections.closed || send(stream, &answer).is_err() {
             return;

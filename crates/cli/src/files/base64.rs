@@ -1,4 +1,4 @@
-//! Base64 (RFC 4648, section 4), for bytes in a place that holds text only.
+//! Base64 (RFC 4648, section 4), for bytes in formats that hold only text.
 
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
@@ -24,7 +24,7 @@ pub(super) fn encode(bytes: &[u8]) -> String {
     text
 }
 
-/// The bytes of a text, with padding or without; `None` if it is no Base64.
+/// The bytes of a text, with or without padding; `None` if it is not Base64.
 pub(super) fn decode(text: &[u8]) -> Option<Vec<u8>> {
     let end = text.iter().rposition(|b| *b != b'=').map_or(0, |at| at + 1);
     let digits = text.get(..end)?;
@@ -39,7 +39,7 @@ pub(super) fn decode(text: &[u8]) -> Option<Vec<u8>> {
             bits = bits << 6 | digit as u32;
         }
         let three = bits.to_be_bytes();
-        // A digit alone holds no byte.
+        // A single digit holds no whole byte.
         bytes.extend_from_slice(three.get(1..part.len()).filter(|_| part.len() > 1)?);
     }
     Some(bytes)

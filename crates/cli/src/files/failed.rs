@@ -1,4 +1,4 @@
-//! What went wrong with a file, as a failure of the command.
+//! Errors of files as failures of the command.
 
 use std::io;
 use std::path::Path;
@@ -21,17 +21,17 @@ impl From<stetfs::Error> for Failure {
     }
 }
 
-/// An error of the host's.
+/// The failure for an error of the host.
 pub(super) fn host(doing: &str, path: &Path, e: impl Into<io::Error>) -> Failure {
     let e = e.into();
     let message = format!("cannot {doing} {}: {e}", path.display());
     Failure::new(code_of(e.kind()), message)
 }
 
-/// Something went wrong with an output.
+/// The failure for an error of an output.
 pub(super) fn output(e: io::Error) -> Result {
     match e.kind() {
-        // Whoever reads has seen enough.
+        // The reader closed the pipe: it has enough.
         io::ErrorKind::BrokenPipe => Ok(()),
         _ => Err(Failure::new(Code::Io, format!("cannot write: {e}"))),
     }

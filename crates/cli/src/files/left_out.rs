@@ -1,18 +1,18 @@
-//! Attributes and files that a copy leaves out: they would have power on the host, or are not
-//! permitted.
+//! Attributes and files that a copy leaves out, because they would have power on the host or are
+//! not permitted.
 
 use std::ops::AddAssign;
 
 use serde_json::{Value, json};
 
-/// Counts of what was left out.
+/// Counts of what a copy left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LeftOut {
     /// Files without their set-user-id, set-group-id or sticky bits.
     pub(super) bits: u64,
-    /// Devices, and pipes and sockets that may not be made.
+    /// Devices, and pipes and sockets that could not be made.
     pub(super) nodes: u64,
-    /// Files that are not their owner's.
+    /// Files that do not belong to the intended owner.
     pub(super) owners: u64,
     /// Extended attributes.
     pub(super) attributes: u64,

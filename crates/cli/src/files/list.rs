@@ -1,6 +1,6 @@
-//! `ls`.
+//! `ls`: lists files of a volume.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -12,24 +12,29 @@ use super::args::LsArgs;
 use super::base64;
 use super::failed::output;
 use super::quoted::quoted;
+use super::size::human;
 use super::tree::{Entered, Inside, Kind, Tree};
 use super::troubles::Troubles;
 use super::volumes::{Use, each};
 use crate::date::utc;
 use crate::failure::{Code, Result};
 
-/// What is listed of something.
+/// A listed file.
 struct Line {
     path: PathBuf,
+    /// The name as it is listed.
+    shown: OsString,
     metadata: Metadata,
-    /// Of a symbolic link.
+    /// The target of a symbolic link.
     target: Option<PathBuf>,
 }
 
-/// The output, a terminal or not.
+/// The output.
 struct Out {
-    /// It shows what it gets: names are quoted.
+    /// It is a terminal: names are quoted.
     terminal: bool,
+    /// Something was printed before.
+    has_begun: bool,
     to: BufWriter<StdoutLock<'static>>,
 }
 
@@ -42,10 +47,14 @@ impl Out {
     }
 }
 
-/// `stetfs ls`.
+/// Takes the content of a directory, with its path, or named files, without.
+type Give<'a> = dyn FnMut(Option<&Path>, &[Line]) + 'a;
+
+/// Runs `stetfs ls`.
 pub(super) fn run(args: &LsArgs, json: bool) -> Result<Code> {
     let mut out = Out {
         terminal: io::stdout().is_terminal(),
+        has_begun: false,
         to: BufWriter::new(io::stdout().lock()),
     };
     let mut all: Vec<Value> = Vec::new();
@@ -59,7 +68,11 @@ pub(super) fn run(args: &LsArgs, json: bool) -> Result<Code> {
                 broken = print(&mut out, args, dir, lines);
             }
         };
-        let done = list(volume, path, args, give, &mut troubles);
+        let chosen = Chosen {
+            hidden: args.all || args.almost_all || json,
+            dots: args.all && !args.almost_all && !json,
+        };
+        let done = list(volume, path, args, chosen, give, &mut troubles);
         troubles.pass(done).map(drop)
     })?;
     if json {
@@ -73,35 +86,43 @@ pub(super) fn run(args: &LsArgs, json: bool) -> Result<Code> {
     troubles.end("listed", json)
 }
 
-/// Gives what is in each directory, or the one file.
+/// The names of a directory that are listed.
+#[derive(Clone, Copy)]
+struct Chosen {
+    /// Names that begin with a dot.
+    hidden: bool,
+    /// The directory itself and the one above it, as `.` and `..`.
+    dots: bool,
+}
+
+/// Passes the content of each directory, or the one file, to `give`.
 fn list(
     volume: &Volume,
     path: &Path,
     args: &LsArgs,
-    give: &mut dyn FnMut(Option<&Path>, &[Line]),
+    chosen: Chosen,
+    give: &mut Give<'_>,
     troubles: &mut Troubles,
 ) -> Result {
     let metadata = volume.symlink_metadata(path)?;
-    // As of ls: a symbolic link to a directory is followed where only names are asked for.
+    // As with ls(1), a symbolic link to a directory is followed where only names are wanted.
     let follow = metadata.is_symlink() && !args.long;
     let is_dir = match follow {
         true => volume.metadata(path).is_ok_and(|m| m.is_dir()),
         false => metadata.is_dir(),
     };
-    if !is_dir {
+    if !is_dir || args.directory {
         let target = match metadata.is_symlink() {
             true => Some(volume.read_link(path)?),
             false => None,
         };
-        let path = path.to_owned();
-        give(
-            None,
-            &[Line {
-                path,
-                metadata,
-                target,
-            }],
-        );
+        let line = Line {
+            path: path.to_owned(),
+            shown: path.as_os_str().to_owned(),
+            metadata,
+            target,
+        };
+        give(None, &[line]);
         return Ok(());
     }
     let tree = Inside::below(volume, path)?;
@@ -116,8 +137,14 @@ fn list(
             continue;
         };
         let mut lines = Vec::new();
+        if chosen.dots {
+            lines.extend(troubles.pass(dots(volume, &shown))?.into_iter().flatten());
+        }
         let mut below = Vec::new();
         for name in names {
+            if !chosen.hidden && name.as_bytes().starts_with(b".") {
+                continue;
+            }
             let path = dir.join(name);
             let Some(line) = troubles.pass(Line::new(&tree, &path))? else {
                 continue;
@@ -127,11 +154,24 @@ fn list(
             }
             lines.push(line);
         }
-        give(args.recursive.then_some(&*shown), &lines);
-        // The first of them is to come first.
+        give(Some(&shown), &lines);
+        // The stack is popped from its end, so the first name goes last.
         dirs.extend(below.into_iter().rev());
     }
     Ok(())
+}
+
+/// The lines of `.` and `..` in a directory.
+fn dots(volume: &Volume, dir: &Path) -> Result<[Line; 2]> {
+    let line = |name: &str| -> Result<Line> {
+        Ok(Line {
+            path: dir.join(name),
+            shown: name.into(),
+            metadata: volume.metadata(dir.join(name))?,
+            target: None,
+        })
+    };
+    Ok([line(".")?, line("..")?])
 }
 
 impl Line {
@@ -143,38 +183,23 @@ impl Line {
         };
         Ok(Line {
             path: tree.shown(path),
+            shown: path.file_name().unwrap_or_default().to_owned(),
             metadata,
             target,
         })
     }
 
     fn to_json(&self) -> Value {
-        let m = &self.metadata;
-        let (major, minor) = m.device();
-        json!({
-            "path": self.path.to_string_lossy(),
-            "type": Kind::of(m).name(),
-            "mode": format!("{:04o}", m.mode() & 0o7777),
-            "links": m.nlink(),
-            "uid": m.uid(),
-            "gid": m.gid(),
-            "size": m.len(),
-            "blocks": m.blocks(),
-            "modified": utc(m.modified()),
-            "inode": m.ino(),
-            "device": Kind::of(m).is_device().then(|| format!("{major}:{minor}")),
-            "target": self.target.as_ref().map(|t| t.to_string_lossy()),
-            "path_base64": in_base64(&self.path),
-            "target_base64": self.target.as_deref().and_then(in_base64),
-        })
+        to_json(&self.path, &self.metadata, self.target.as_deref())
     }
 
     /// The columns before the name.
-    fn columns(&self) -> [String; 6] {
+    fn columns(&self, human_readable: bool) -> [String; 6] {
         let m = &self.metadata;
         let (major, minor) = m.device();
         let size = match Kind::of(m).is_device() {
             true => format!("{major}, {minor}"),
+            false if human_readable => human(m.len()),
             false => m.len().to_string(),
         };
         [
@@ -188,19 +213,48 @@ impl Line {
     }
 }
 
-/// The bytes of a path that is not UTF-8, which JSON cannot hold as text.
+/// A file as `ls` and `stat` describe it to programs.
+pub(super) fn to_json(path: &Path, m: &Metadata, target: Option<&Path>) -> Value {
+    let (major, minor) = m.device();
+    json!({
+        "path": path.to_string_lossy(),
+        "type": Kind::of(m).name(),
+        "mode": format!("{:04o}", m.mode() & 0o7777),
+        "links": m.nlink(),
+        "uid": m.uid(),
+        "gid": m.gid(),
+        "size": m.len(),
+        "blocks": m.blocks(),
+        "modified": utc(m.modified()),
+        "inode": m.ino(),
+        "device": Kind::of(m).is_device().then(|| format!("{major}:{minor}")),
+        "target": target.map(|t| t.to_string_lossy()),
+        "path_base64": in_base64(path),
+        "target_base64": target.and_then(in_base64),
+    })
+}
+
+/// The path in Base64 if it is not UTF-8, which JSON cannot hold as text.
 fn in_base64(path: &Path) -> Option<String> {
     let is_text = path.to_str().is_some();
     (!is_text).then(|| base64::encode(path.as_os_str().as_bytes()))
 }
 
 fn print(out: &mut Out, args: &LsArgs, dir: Option<&Path>, lines: &[Line]) -> io::Result<()> {
-    if let Some(dir) = dir {
+    let has_head = args.recursive || args.inside.places.len() > 1;
+    if let Some(dir) = dir.filter(|_| has_head) {
+        if out.has_begun {
+            out.to.write_all(b"\n")?;
+        }
         out.name(dir.as_os_str())?;
         out.to.write_all(b":\n")?;
     }
+    out.has_begun = true;
     let columns: Vec<[String; 6]> = match args.long {
-        true => lines.iter().map(Line::columns).collect(),
+        true => {
+            let columns = lines.iter().map(|line| line.columns(args.human_readable));
+            columns.collect()
+        }
         false => Vec::new(),
     };
     let width = |at: usize| {
@@ -217,22 +271,18 @@ fn print(out: &mut Out, args: &LsArgs, dir: Option<&Path>, lines: &[Line]) -> io
                 write!(out.to, "{text:>width$} ")?;
             }
         }
-        let name = line.path.file_name().unwrap_or(line.path.as_os_str());
-        out.name(name)?;
+        out.name(&line.shown)?;
         if let (true, Some(target)) = (args.long, &line.target) {
             out.to.write_all(b" -> ")?;
             out.name(target.as_os_str())?;
         }
         out.to.write_all(b"\n")?;
     }
-    if dir.is_some() {
-        out.to.write_all(b"\n")?;
-    }
     Ok(())
 }
 
-/// As ls(1) shows it.
-fn mode(kind: char, mode: u32) -> String {
+/// The type and mode as ls(1) shows them.
+pub(super) fn mode(kind: char, mode: u32) -> String {
     let mut text = String::from(kind);
     for (shift, special, letter) in [(6, 0o4000, 's'), (3, 0o2000, 's'), (0, 0o1000, 't')] {
         let bits = mode >> shift;

@@ -1,4 +1,4 @@
-//! What was done so far: for a progress line, and for whoever reads JSON.
+//! Progress of a command: counts for the progress line and for programs that read JSON.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,14 +12,14 @@ use super::left_out::LeftOut;
 use super::troubles::Troubles;
 use crate::failure::{Code, Failure, Result};
 
-/// Between two looks at the line.
+/// The pause between two updates of the line.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Counts, and shows the counts while there is a terminal.
+/// Counts, which are shown while there is a terminal.
 pub(super) struct Meter {
-    /// Everything with a name.
+    /// Files of any kind, directories included.
     entries: u64,
-    /// Bytes of files, holes left out.
+    /// Bytes of file data, without holes.
     bytes: u64,
     left_out: LeftOut,
     /// Files that could not be copied as they are.
@@ -31,7 +31,8 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    /// From now on Ctrl-C ends the command at a place where the volume can be closed.
+    /// Starts counting. From now on Ctrl-C ends the command at a place where the volume can be
+    /// closed.
     pub(super) fn start() -> Meter {
         let bar = ProgressBar::new_spinner();
         if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}, {elapsed}") {
@@ -55,13 +56,13 @@ impl Meter {
         }
     }
 
-    /// Something more was copied.
+    /// Counts a file.
     pub(super) fn entry(&mut self) {
         self.entries += 1;
         self.show();
     }
 
-    /// So many bytes more were copied.
+    /// Counts `n` bytes.
     ///
     /// # Errors
     /// Ctrl-C.
@@ -71,11 +72,13 @@ impl Meter {
         self.go_on()
     }
 
-    /// Something was not copied.
+    /// Notes what was left out.
     pub(super) fn left_out(&mut self, what: LeftOut) {
         self.left_out += what;
     }
 
+    /// Checks for Ctrl-C.
+    ///
     /// # Errors
     /// Ctrl-C.
     pub(super) fn go_on(&self) -> Result {
@@ -102,7 +105,7 @@ impl Meter {
         self.bar.tick();
     }
 
-    /// Takes the line away; says what was left out, and what was done if that is asked for.
+    /// Removes the line; reports what was left out, and with `json` the counts.
     pub(super) fn end(&self, json: bool) {
         self.bar.finish_and_clear();
         if let Some(said) = self.left_out.said() {

@@ -1,4 +1,4 @@
-//! What an argument names.
+//! The places that arguments name: paths of the host and paths in volumes.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -11,13 +11,13 @@ use crate::failure::{Code, Failure, Result};
 /// A path of the host, or one in a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// Of the host.
+    /// A path of the host.
     Host(PathBuf),
-    /// In the volume of an image.
+    /// A path in the volume of an image.
     Inside {
         /// The image file or block device.
         image: PathBuf,
-        /// Begins with a slash.
+        /// The path in the volume; it begins with a slash.
         path: PathBuf,
     },
 }
@@ -29,8 +29,8 @@ impl From<OsString> for Place {
 }
 
 impl From<&OsStr> for Place {
-    /// The first colon that a slash follows, or nothing, ends the image; of an address, the first
-    /// behind its scheme.
+    /// The image ends at the first colon that is followed by a slash or by nothing; in an address,
+    /// colons of its scheme do not count.
     fn from(text: &OsStr) -> Place {
         let bytes = text.as_bytes();
         let scheme = match NbdAddress::is_meant(Path::new(text)) {
@@ -58,15 +58,15 @@ impl From<&OsStr> for Place {
 }
 
 impl Place {
-    /// Image and path in the volume.
+    /// The image and the path in its volume.
     ///
     /// # Errors
-    /// A path of the host.
+    /// It is a path of the host.
     pub(super) fn inside(&self) -> Result<(&Path, &Path)> {
         match self {
             Place::Inside { image, path } => Ok((image, path)),
             Place::Host(path) => {
-                let message = format!("{} names no place in a volume", path.display());
+                let message = format!("{} does not name a place in a volume", path.display());
                 Err(Failure::new(Code::Usage, message)
                     .hint("write IMAGE:/PATH, such as disk.img:/etc"))
             }
@@ -74,8 +74,8 @@ impl Place {
     }
 }
 
-/// The name that a copy gets in a directory; none of what ends in `.` or `..`, and of a root: what
-/// is in it is copied.
+/// The name that a copy gets in a directory. `None` for a root and for paths that end in `.` or
+/// `..`: then the content of the directory is copied.
 pub(super) fn last_name(path: &Path) -> Option<&OsStr> {
     let text = path.as_os_str().as_encoded_bytes();
     match text.ends_with(b"/.") || text == b"." {
@@ -88,8 +88,8 @@ pub(super) fn ends_with_slash(path: &Path) -> bool {
     path.as_os_str().as_encoded_bytes().ends_with(b"/")
 }
 
-/// A directory and a name in it, which may be that of a symbolic link. No name where the path says
-/// that it is a directory: by a slash at the end, or as `.`, `..` or a root.
+/// The directory of a path and the name in it, which may be that of a symbolic link. There is no
+/// name if the path can only be a directory: with a slash at its end, as `.` or `..`, or a root.
 pub(super) fn split(path: &Path) -> (&Path, Option<&OsStr>) {
     match (path.parent(), last_name(path)) {
         (Some(dir), Some(name)) if !ends_with_slash(path) => {

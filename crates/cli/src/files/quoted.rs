@@ -1,12 +1,12 @@
-//! Names as ls(1) shows them on a terminal (`--quoting-style=shell-escape`): what a stranger named
-//! steers no terminal, and can be pasted into a shell.
+//! Names quoted as ls(1) does on a terminal (`--quoting-style=shell-escape`). A name chosen by a
+//! stranger cannot send control sequences to the terminal, and can be pasted into a shell.
 
 use std::fmt::Write as _;
 use std::ops::Range;
 
 use crate::failure::is_unseen;
 
-/// A piece of a name: whether it is not shown, and its bytes.
+/// A piece of a name: whether it needs an escape, and its range of bytes.
 type Piece = (bool, Range<usize>);
 
 /// The name, in quotes if it needs them.
@@ -79,7 +79,7 @@ fn escape(byte: u8, to: &mut String) {
     to.extend(['\\', letter]);
 }
 
-/// Whether a shell takes the text for what it is.
+/// Whether a shell takes the text literally.
 fn is_plain(text: &str) -> bool {
     let special = [
         ' ', '!', '"', '$', '&', '\'', '(', ')', '*', ';', '<', '=', '>', '?', '[', '\\', '^', '`',

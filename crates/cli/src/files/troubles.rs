@@ -1,25 +1,25 @@
-//! Troubles with single files: each is told, and the command goes on with the others, as cp(1) and
-//! tar(1) do. In the end it fails.
+//! Errors of single files. Each is reported, and the command goes on with the other files, as cp(1)
+//! and tar(1) do; at the end the command fails.
 
 use serde_json::{Value, json};
 
 use crate::failure::{Code, Failure, Result, printable};
 
-/// Troubles that programs get in JSON: a volume may be damaged in every file.
+/// Most errors listed in JSON: in a damaged volume every file may have one.
 const LISTED: usize = 1000;
 
-/// Troubles so far.
+/// The errors so far.
 #[derive(Debug, Default)]
 pub(super) struct Troubles {
     count: u64,
-    /// The first of them, for programs.
+    /// The first errors, for JSON.
     listed: Vec<Value>,
-    /// Of the first.
+    /// The exit code of the first error.
     code: Option<Code>,
 }
 
 impl Troubles {
-    /// Tells of one.
+    /// Reports an error.
     pub(super) fn tell(&mut self, trouble: &Failure) {
         eprintln!("stetfs: {}", printable(&trouble.to_string()));
         self.count += 1;
@@ -29,7 +29,12 @@ impl Troubles {
         self.code.get_or_insert(trouble.code);
     }
 
-    /// The result of what went well; a trouble is told, and gives `None`.
+    /// The number of errors.
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The value of a success; an error is reported, and gives `None`.
     ///
     /// # Errors
     /// Ctrl-C, which ends the command.
@@ -44,23 +49,23 @@ impl Troubles {
         }
     }
 
-    /// For programs: how many, and the first of them.
+    /// For JSON: the number of errors, and the first of them.
     pub(super) fn to_json(&self) -> Value {
         json!({ "count": self.count, "first": self.listed })
     }
 
-    /// The exit code; `done` is what was to be done, as "copied". Programs that read JSON find the
-    /// number of troubles in what they get.
+    /// The exit code. `done` is the verb for the message, such as "copied". With `json` the output
+    /// states the number of errors.
     ///
     /// # Errors
-    /// There were troubles, and no JSON says so.
+    /// There were errors, and no JSON states them.
     pub(super) fn end(&self, done: &str, json: bool) -> Result<Code> {
         match self.code {
             None => Ok(Code::Done),
             Some(code) if json => Ok(code),
             Some(code) => {
                 let (n, s) = (self.count, if self.count == 1 { "" } else { "s" });
-                let message = format!("{n} error{s}, told above; all else was {done}");
+                let message = format!("{n} error{s}, reported above; everything else was {done}");
                 Err(Failure::new(code, message))
             }
         }

@@ -1,9 +1,11 @@
 //! The names of options.
 
-use super::kernels;
-use crate::{net, part};
+use stetfs::low::options::{self as table, VolumeRequest};
 
-/// Options that mean nothing here, or are what is done anyway.
+use super::kernels::KERNEL_OPTIONS;
+use super::mount::MOUNT_OPTIONS;
+
+/// Options that have no meaning here, or describe what is done anyway.
 const IGNORED: [&str; 38] = [
     "defaults",
     "auto",
@@ -34,12 +36,12 @@ const IGNORED: [&str; 38] = [
     "nostrictatime",
     "mand",
     "nomand",
-    // Limits that the volume has hold in any case.
+    // Limits of quota that the volume has always apply.
     "quota",
     "usrquota",
     "grpquota",
     "prjquota",
-    // What the kernel shows of a FUSE mount, and mount(8) gives back for a remount.
+    // Options that the kernel shows for a FUSE mount, and mount(8) repeats in a remount.
     "user_id",
     "group_id",
     "rootmode",
@@ -47,76 +49,15 @@ const IGNORED: [&str; 38] = [
     "blksize",
 ];
 
-/// The options that mean something and are not the journal's.
-const NAMES: [&str; 54] = [
-    "ro",
-    "rw",
-    "remount",
-    "noatime",
-    "relatime",
-    "strictatime",
-    "nodiratime",
-    "lazytime",
-    "nolazytime",
-    "discard",
-    "nodiscard",
-    "grpid",
-    "bsdgroups",
-    "nogrpid",
-    "sysvgroups",
-    "allow_other",
-    "noallow_other",
-    "norecovery",
-    "noload",
-    "direct_io",
-    "writeback_cache",
-    "atomic",
-    "atomic_timeout",
-    "noxattr",
-    "idmap",
-    "fakeroot",
-    "sync",
-    "dirsync",
-    "nobarrier",
-    "journal_async_commit",
-    "nosuid",
-    "nodev",
-    "noexec",
-    "nosymfollow",
-    "barrier",
-    "journal",
-    "journal_path",
-    "nvm",
-    "nvm_offset",
-    "nvm_size",
-    "commit",
-    "epoch",
-    "dirty_expire",
-    "cache",
-    "cache_policy",
-    "erase_block",
-    "io_uring",
-    "opens",
-    "low_latency",
-    "sandbox",
-    "log_file",
-    "threads",
-    "errors",
-    "data_err",
-];
-
-/// All that people may mean.
+/// All names that a misspelt option may mean.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
-    NAMES
-        .into_iter()
-        .chain(part::NAMES)
-        .chain(net::NAMES)
+    VolumeRequest::names(VolumeRequest::ALL)
+        .chain(table::names(MOUNT_OPTIONS))
         .chain(IGNORED)
-        .chain(kernels::names())
-        .chain(stetfs::low::option_names())
+        .chain(table::names(KERNEL_OPTIONS))
 }
 
-/// Whether an option is for others, and passed over.
+/// Whether an option is for other programs, and ignored.
 pub(super) fn is_comment(name: &str) -> bool {
     IGNORED.contains(&name) || name.starts_with("x-") || name.starts_with("X-") || name == "comment"
 }

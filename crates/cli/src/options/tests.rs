@@ -23,8 +23,8 @@ fn an_fstab_line_as_people_write_it() {
     let o =
         read("defaults,nofail,x-systemd.automount,_netdev,noatime,journal=data,cache=1G,commit=30")
             .unwrap();
-    assert_eq!(o.preset, Some(preset::DATA));
-    assert_eq!(o.cache_bytes, Some(1 << 30));
+    assert_eq!(o.request.preset, Some(preset::DATA));
+    assert_eq!(o.request.cache, Some(1 << 30));
     let v = o.volume().unwrap();
     assert_eq!((v.fs.commit_secs, v.fs.atime), (30, Atime::Noatime));
     assert!(o.mount(Path::new("x")).noatime);
@@ -74,7 +74,7 @@ fn how_files_are_synced() {
     assert!(!has_records("journal=ldj"));
     assert!(has_records("journal=ldj,sync=file"));
     assert!(has_records("journal=data,sync=file"));
-    assert!(read("sync").unwrap().sync);
+    assert!(read("sync").unwrap().request.fs.sync);
     assert!(read("sync=all").unwrap_err().contains("compound or file"));
     assert!(read("records=0").unwrap_err().contains("1 to 64"));
     let wrong = read("codec=jbd2,sync=file").unwrap().volume();
@@ -84,10 +84,8 @@ fn how_files_are_synced() {
 #[test]
 fn what_the_volume_says_of_data_counts_where_nothing_else_is_said() {
     let data = |text: &str| {
-        let mut all = Options {
-            volume_data: Some("journal".into()),
-            ..Options::default()
-        };
+        let mut all = Options::default();
+        all.request.set_own(&["data=journal"]).unwrap();
         parse(text, false, &mut all).unwrap();
         all.volume().unwrap().fs.journal.data()
     };
@@ -135,7 +133,7 @@ fn mistakes_are_named() {
             .contains("norecovery needs ro")
     );
     let mut all = Options::default();
-    assert!(parse("frobnicate,ro", true, &mut all).is_ok() && all.read_only);
+    assert!(parse("frobnicate,ro", true, &mut all).is_ok() && all.request.fs.read_only);
 }
 
 #[test]
@@ -240,7 +238,7 @@ fn what_makes_no_sense_is_refused_or_warned_of() {
     }
 }
 
-/// What a part of another order takes, too.
+/// Options of a part of another order are accepted by a preset of that order, too.
 #[test]
 fn lanes_go_with_the_order_of_the_preset() {
     let journal = |text: &str| {
@@ -250,9 +248,9 @@ fn lanes_go_with_the_order_of_the_preset() {
     let all = "journal=zjournal,lanes=2,groups=core,copies=proactive";
     let said = "zjournal,copies=proactive,groups=core,lanes=2";
     assert_eq!(journal(all), Ok(said.to_owned()));
-    // Alone it means the order that has lanes, as long as there is only one.
+    // Without a preset, `lanes` implies the order that has lanes, as long as there is only one.
     let alone: std::result::Result<String, String> = journal("lanes=2");
-    // Other crates of the workspace may have linked the journal for tests.
+    // Other crates of the workspace may have linked the test journal.
     match journal("journal=lanes").is_ok() {
         true => {
             let why = "lanes needs order=cores or order=threads";

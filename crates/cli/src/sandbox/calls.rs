@@ -1,6 +1,6 @@
-//! System calls, by seccomp: those that a server makes while it serves, and what the run-time
-//! libraries make for it. All others answer EPERM, so that one that was forgotten here fails, and
-//! nothing hangs.
+//! The seccomp filter: system calls that a server and its run-time libraries make while it serves.
+//! All others fail with EPERM, so that a call forgotten here gives an error and does not kill the
+//! process.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,9 +10,9 @@ use seccompiler::{
     SeccompRule, TargetArch,
 };
 
-/// Allowed with any arguments.
+/// System calls allowed with any arguments.
 const ANY: &[libc::c_long] = &[
-    // The device, and what is open.
+    // I/O on the device and on open files.
     libc::SYS_read,
     libc::SYS_write,
     libc::SYS_readv,
@@ -35,10 +35,10 @@ const ANY: &[libc::c_long] = &[
     libc::SYS_dup,
     libc::SYS_dup3,
     libc::SYS_close,
-    // The rings that there are, which take what they were made for; a filter cannot look into
-    // them.
+    // Rings that exist, for the operations that they were made for: a filter cannot inspect
+    // requests of a ring.
     libc::SYS_io_uring_enter,
-    // Names: which ones is Landlock's business.
+    // Access by name: Landlock restricts the names.
     libc::SYS_openat,
     libc::SYS_newfstatat,
     libc::SYS_statx,
@@ -48,7 +48,7 @@ const ANY: &[libc::c_long] = &[
     libc::SYS_readlinkat,
     libc::SYS_chdir,
     libc::SYS_getcwd,
-    // Memory, but for what is to be executed.
+    // Memory, except executable memory.
     libc::SYS_munmap,
     libc::SYS_mremap,
     libc::SYS_madvise,
@@ -71,7 +71,7 @@ const ANY: &[libc::c_long] = &[
     libc::SYS_exit,
     libc::SYS_exit_group,
     libc::SYS_restart_syscall,
-    // Signals to itself.
+    // Signals to the process itself.
     libc::SYS_rt_sigaction,
     libc::SYS_rt_sigprocmask,
     libc::SYS_rt_sigreturn,
@@ -85,8 +85,8 @@ const ANY: &[libc::c_long] = &[
     // Waiting.
     libc::SYS_ppoll,
     libc::SYS_eventfd2,
-    // The control socket, and those to the helper, to syslog and to the service manager, which are
-    // open.
+    // Sockets that are open: the control socket, and those to the helper, to syslog and to the
+    // service manager.
     libc::SYS_accept4,
     libc::SYS_accept,
     libc::SYS_recvfrom,
@@ -95,7 +95,7 @@ const ANY: &[libc::c_long] = &[
     libc::SYS_getsockname,
     libc::SYS_getpeername,
     libc::SYS_shutdown,
-    // What it is, and what there is.
+    // Facts about the process and the machine.
     libc::SYS_getuid,
     libc::SYS_geteuid,
     libc::SYS_getgid,
@@ -104,38 +104,38 @@ const ANY: &[libc::c_long] = &[
     libc::SYS_sysinfo,
     libc::SYS_getrusage,
     libc::SYS_getrandom,
-    // One that the C library tries first; another filter says that there is none.
+    // A call that the C library tries first; a second filter reports that it does not exist.
     libc::SYS_clone3,
 ];
 
-/// The same, of this architecture alone.
+/// The same, for this architecture only.
 #[cfg(target_arch = "x86_64")]
 const ANY_HERE: &[libc::c_long] = &[libc::SYS_poll, libc::SYS_dup2, libc::SYS_time];
 #[cfg(not(target_arch = "x86_64"))]
 const ANY_HERE: &[libc::c_long] = &[];
 
-/// Allowed until the mount stands.
+/// System calls allowed until the mount stands.
 const MOUNTING: &[libc::c_long] = &[
-    // The connection and the control socket, which the mounter passes; and the mounter's end.
+    // To receive the connection and the control socket from the mounter, and its exit status.
     libc::SYS_recvmsg,
     libc::SYS_listen,
     libc::SYS_wait4,
-    // How a signal wakes the thread that handles it; no way to anybody else.
+    // The pair that wakes the signal-handling thread; it reaches no other process.
     libc::SYS_socketpair,
-    // The filter of the next stage.
+    // To install the filter of the next stage.
     libc::SYS_seccomp,
 ];
 
-/// How far the server is.
+/// The stage of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// The volume is looked at, and mounted.
+    /// The volume is opened and mounted.
     Mounting,
     /// The mount stands.
     Serving,
 }
 
-/// Namespaces of the new process' own (`CLONE_NEW*`).
+/// Flags of clone(2) for new namespaces (`CLONE_NEW*`).
 const NAMESPACES: u64 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWCGROUP
     | libc::CLONE_NEWUTS
@@ -145,8 +145,8 @@ const NAMESPACES: u64 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWNET) as u32 as u64;
 const THREAD: u64 = libc::CLONE_THREAD as u64;
 
-/// ioctls: of `/dev/fuse` (FUSE_DEV_IOC_CLONE), of block devices (BLKDISCARD, BLKZEROOUT,
-/// BLKROGET), of devices that share, and of images that do (FICLONERANGE, FS_IOC_FIEMAP).
+/// Allowed ioctls: of `/dev/fuse` (FUSE_DEV_IOC_CLONE), of block devices (BLKDISCARD, BLKZEROOUT,
+/// BLKROGET), and of images that share blocks (FICLONERANGE, FS_IOC_FIEMAP).
 const IOCTLS: [u64; 7] = [
     0x8004_e500,
     0x1277,
@@ -159,12 +159,12 @@ const IOCTLS: [u64; 7] = [
 /// `STETFS_IOC_SHARE` with any size of its argument.
 const SHARE: (u64, u64) = (0xc000_ffff, 0x4000_ef01);
 
-/// Which signal is sent, and to whom.
+/// Commands of fcntl(2) that choose a signal and its receiver.
 const F_SETSIG: libc::c_int = 10;
 const F_SETOWN_EX: libc::c_int = 15;
 
 fn when(argument: u8, is: SeccompCmpOp, value: u64) -> seccompiler::Result<SeccompCondition> {
-    // Flags and numbers here are of 32 bits, and the rest of the register may be anything.
+    // Flags and numbers are 32 bits wide here; the rest of the register may be anything.
     Ok(SeccompCondition::new(
         argument,
         SeccompCmpArgLen::Dword,
@@ -173,7 +173,8 @@ fn when(argument: u8, is: SeccompCmpOp, value: u64) -> seccompiler::Result<Secco
     )?)
 }
 
-/// Of fcntl(2): it does not say who gets a signal, and which, when a file is ready or changes.
+/// The condition for fcntl(2): no command that chooses which process gets which signal when a file
+/// is ready or changes.
 fn no_signals() -> seccompiler::Result<Vec<SeccompCondition>> {
     let signals = [libc::F_SETOWN, F_SETSIG, F_SETOWN_EX, libc::F_NOTIFY];
     let others =
@@ -181,7 +182,7 @@ fn no_signals() -> seccompiler::Result<Vec<SeccompCondition>> {
     others.into_iter().collect()
 }
 
-/// Allowed with some arguments only.
+/// System calls allowed with some arguments only.
 fn conditional(
     stage: Stage,
     has_network: bool,
@@ -198,8 +199,8 @@ fn conditional(
         ioctls.extend(one_of(1, &[libc::FIONBIO])?);
     }
     ioctls.push(rule(vec![when(1, MaskedEq(SHARE.0), SHARE.1)?])?);
-    // A ring is told the connection (IORING_REGISTER_FILES), and enabled by its thread
-    // (IORING_REGISTER_ENABLE_RINGS).
+    // Operations on a ring: registering the connection (IORING_REGISTER_FILES), and enabling the
+    // ring in its thread (IORING_REGISTER_ENABLE_RINGS).
     let of_rings: &[u64] = match stage {
         Stage::Mounting => &[2, 12],
         Stage::Serving => &[12],
@@ -213,7 +214,7 @@ fn conditional(
         of_thread.push(libc::PR_SET_NO_NEW_PRIVS as u64);
     }
     let mut conditional = vec![
-        // No code that was not there.
+        // No new executable code.
         (libc::SYS_mmap, vec![rule(vec![when(2, exec.clone(), 0)?])?]),
         (libc::SYS_mprotect, vec![rule(vec![when(2, exec, 0)?])?]),
         // Threads, and no other processes.
@@ -222,14 +223,14 @@ fn conditional(
             vec![rule(vec![when(0, MaskedEq(THREAD | NAMESPACES), THREAD)?])?],
         ),
         (libc::SYS_fcntl, vec![rule(no_signals()?)?]),
-        // Of the calling thread.
+        // For the calling thread only.
         (libc::SYS_sched_setaffinity, one_of(0, &[0])?),
         (libc::SYS_sched_setscheduler, one_of(0, &[0])?),
         (libc::SYS_ioctl, ioctls),
         (libc::SYS_io_uring_register, one_of(1, of_rings)?),
         // Names of threads and of memory.
         (libc::SYS_prctl, one_of(0, &of_thread)?),
-        // Bounds of its own: what they are.
+        // Reading its own limits, not setting them.
         (
             libc::SYS_prlimit64,
             vec![rule(vec![
@@ -237,7 +238,7 @@ fn conditional(
                 SeccompCondition::new(2, SeccompCmpArgLen::Qword, Eq, 0)?,
             ])?],
         ),
-        // To whom the socket is connected.
+        // Only to the connected peer.
         (
             libc::SYS_sendto,
             vec![rule(vec![SeccompCondition::new(
@@ -247,20 +248,20 @@ fn conditional(
                 0,
             )?])?],
         ),
-        // A bug ends it.
+        // Abort after a bug.
         (
             libc::SYS_tgkill,
             one_of(0, &[u64::from(std::process::id())])?,
         ),
     ];
     if has_network {
-        // Connections come from the helper.
+        // The helper passes connections.
         conditional.push((libc::SYS_recvmsg, Vec::new()));
     }
     Ok(conditional)
 }
 
-/// The filters, and how many system calls they leave.
+/// The filters, and the number of system calls that they leave.
 fn programs(stage: Stage, has_network: bool) -> seccompiler::Result<([BpfProgram; 2], usize)> {
     let arch: TargetArch = std::env::consts::ARCH.try_into()?;
     let any = |calls: &[libc::c_long]| calls.iter().map(|call| (*call, Vec::new())).collect();
@@ -270,11 +271,12 @@ fn programs(stage: Stage, has_network: bool) -> seccompiler::Result<([BpfProgram
     if stage == Stage::Mounting {
         rules.extend::<BTreeMap<_, _>>(any(MOUNTING));
     }
-    // Less the one that there is not.
+    // Without clone3, which the other filter denies.
     let left = rules.len() - 1;
     let errno = |code: libc::c_int| SeccompAction::Errno(code.unsigned_abs());
     let allowed = SeccompFilter::new(rules, errno(libc::EPERM), SeccompAction::Allow, arch)?;
-    // Its flags are in memory, where a filter cannot look; without it the C library takes clone.
+    // The flags of clone3 are in memory, where a filter cannot look; when it is absent the C
+    // library uses clone.
     let absent = SeccompFilter::new(
         BTreeMap::from([(libc::SYS_clone3, Vec::new())]),
         SeccompAction::Allow,
@@ -284,13 +286,13 @@ fn programs(stage: Stage, has_network: bool) -> seccompiler::Result<([BpfProgram
     Ok(([absent.try_into()?, allowed.try_into()?], left))
 }
 
-/// Filters the system calls of all threads, and gives the number of those that are left.
+/// Filters the system calls of all threads, and returns the number of those left.
 ///
 /// # Errors
-/// The kernel has no seccomp, or nobody wrote a filter for this architecture.
+/// The kernel has no seccomp, or there is no filter for this architecture.
 pub(super) fn filter(stage: Stage, has_network: bool) -> io::Result<usize> {
     let ([absent, allowed], left) = programs(stage, has_network).map_err(io::Error::other)?;
-    // Filters add up; the one for what is absent stays.
+    // Filters add up; the one for the absent call stays.
     let first = (stage == Stage::Mounting).then_some(absent);
     for program in first.iter().chain([&allowed]) {
         seccompiler::apply_filter_all_threads(program).map_err(io::Error::other)?;

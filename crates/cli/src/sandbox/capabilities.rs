@@ -1,23 +1,23 @@
-//! Capabilities: of those that root has the server needs next to nothing once its files are open.
+//! Capabilities: once its files are open, a server needs almost none of root's.
 
 use std::io;
 
 use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
-/// What is kept: io_uring counts the memory of its rings against a bound that without it is a
-/// user's, for all his processes.
+/// The capability that is kept: without it io_uring charges the memory of its rings to a limit per
+/// user, over all of the user's processes.
 const KEPT: CapabilitySet = CapabilitySet::IPC_LOCK;
 
-/// Gives all others away, for good, and says what is left.
+/// Gives up all others, for good, and describes what is left.
 pub(super) fn give_away() -> io::Result<String> {
-    // What programs could get that are executed. It takes CAP_SETPCAP, so this comes first; without
-    // it none of them gets more.
+    // The bounding set limits what executed programs can get. Changing it takes CAP_SETPCAP, so
+    // this comes first; without that capability no program can get more.
     for bit in 0..u64::BITS {
         let one = CapabilitySet::from_bits_retain(1 << bit);
         match rustix::thread::remove_capability_from_bounding_set(one) {
             Ok(()) => {}
-            // Beyond those that this kernel has; or not ours to change.
+            // Beyond the last capability of this kernel, or without the right to change the set.
             Err(Errno::INVAL | Errno::PERM) => break,
             Err(e) => return Err(e.into()),
         }

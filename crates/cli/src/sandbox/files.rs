@@ -1,6 +1,6 @@
-//! Files, by Landlock: the server opens next to none once those of the volume are open. Its rules
-//! also keep it from TCP, from abstract sockets, from signals to others, from changing mounts, and
-//! from looking into other processes.
+//! The Landlock rules: once the files of the volume are open, the server opens almost none. The
+//! rules also deny TCP, abstract sockets, signals to other processes, changes of mounts, and
+//! looking into other processes.
 
 use std::fs::File;
 use std::io;
@@ -12,10 +12,10 @@ use landlock::{
     RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope,
 };
 
-/// The newest that is asked for (Linux 6.12).
+/// The newest version that is used (Linux 6.12).
 const WANTED: ABI = ABI::V6;
 
-/// What each version brought, and with which Linux.
+/// The restrictions that each version added, with its Linux version.
 const BROUGHT: [(ABI, &str); 6] = [
     (ABI::V1, "files (Linux 5.13)"),
     (ABI::V2, "moving files to other directories (Linux 5.19)"),
@@ -25,36 +25,37 @@ const BROUGHT: [(ABI, &str); 6] = [
     (ABI::V6, "abstract sockets and signals (Linux 6.12)"),
 ];
 
-/// What is restricted.
+/// The result of the restriction.
 #[derive(Debug)]
 pub(super) struct Restricted {
     /// The version of Landlock.
     pub(super) version: String,
-    /// What this kernel cannot restrict.
+    /// The restrictions that this kernel lacks.
     pub(super) lacking: Vec<&'static str>,
-    /// `/proc` may forget a process' directory that nobody has open, and then makes another that
-    /// the rules do not know.
+    /// Keeps the process's directory in `/proc` alive: without an opener `/proc` may drop it and
+    /// later make another one that the rules do not cover.
     _own: Option<File>,
 }
 
-/// Restricts the calling thread, and those that it starts, to what a server opens while it serves.
+/// Restricts the calling thread, and those that it starts, to the files that a server opens while
+/// it serves.
 ///
 /// # Errors
 /// The kernel has no Landlock, or it is turned off.
 pub(super) fn restrict() -> io::Result<Restricted> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     let rules: [(&Path, BitFlags<AccessFs>); 5] = [
-        // Its control groups and their bounds, and the processors there are: for the size of the
-        // cache, and threads.
+        // Its control groups and their limits, and the number of processors, for the sizes of the
+        // cache and of thread pools.
         (Path::new("/proc/self"), read),
         (Path::new("/sys/fs/cgroup"), read),
         (Path::new("/sys/devices/system/cpu"), read),
-        // Standard streams, when the command that started it goes.
+        // For the standard streams, when the command that started it ends.
         (
             Path::new("/dev/null"),
             AccessFs::ReadFile | AccessFs::WriteFile,
         ),
-        // Another descriptor of the connection.
+        // For another descriptor of the connection.
         (
             Path::new("/dev/fuse"),
             AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev,
@@ -68,7 +69,7 @@ pub(super) fn restrict() -> io::Result<Restricted> {
             .create()?
             .no_new_privs(false);
         for (path, access) in rules {
-            // What is not there is not opened either.
+            // A missing file needs no rule: it cannot be opened either.
             if let Ok(fd) = PathFd::new(path) {
                 ruleset = ruleset.add_rule(PathBeneath::new(fd, access))?;
             }
@@ -97,7 +98,7 @@ pub(super) fn restrict() -> io::Result<Restricted> {
     })
 }
 
-/// What version `abi` cannot restrict.
+/// The restrictions that version `abi` lacks.
 fn lacking(abi: ABI) -> Vec<&'static str> {
     let newer = BROUGHT.iter().filter(|(since, _)| *since > abi);
     newer.map(|(_, what)| *what).collect()

@@ -1,13 +1,13 @@
-//! What the server of a mount gives away, so that who takes it over by a damaged volume, or by a
-//! request, has little (decisions/0028).
+//! The sandbox of a mount's server: the server gives up its privileges, so that an attacker who
+//! takes it over, by a damaged volume or by a request, gains little (decisions/0028).
 //!
-//! Capabilities and the like belong to threads, and a thread that is started has its starter's: so
-//! they are given away by the first thread, once the volume's devices are open, before anything of
-//! them is read, and before there are others. System calls go then, too, but for the few that lead
-//! to the mount, which go when it stands, from all threads at once. What needs privileges later is
-//! done by two processes from before, which read nothing of the volume: the mounter and the helper
-//! (decisions/0039). What has to be known before the devices are opened a third one reads, which
-//! has given all away, too ([`crate::scout`]).
+//! Capabilities and the like belong to threads, and a new thread inherits those of its starter. So
+//! the first thread gives them up when the volume's devices are open, before any of their content
+//! is read, and before there are other threads. System calls go at the same time, except the few
+//! that lead to the mount; these go when the mount stands, from all threads at once. Two processes
+//! started before do what needs privileges later, and read nothing of the volume: the mounter and
+//! the helper (decisions/0039). A third process, which has given up everything, too, reads what
+//! must be known before the devices are opened ([`crate::scout`]).
 
 mod calls;
 mod capabilities;
@@ -28,34 +28,34 @@ use crate::failure::{Code, Failure, Result};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Wanted {
-    /// As far as the kernel goes along.
+    /// As far as this kernel can.
     #[default]
     Auto,
-    /// All of it, or no mount.
+    /// Everything, or no mount.
     On,
     /// Nothing.
     Off,
 }
 
-/// What was given away, to be shown.
+/// The state of the sandbox, as `stetfs stat` shows it.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Sandbox {
     option: Wanted,
-    /// The process that keeps what was given away.
+    /// The helper, which keeps the privileges.
     #[serde(skip_serializing_if = "Option::is_none")]
     helper_pid: Option<u32>,
-    /// What is left of the capabilities.
+    /// The capabilities that are left.
     #[serde(skip_serializing_if = "Option::is_none")]
     capabilities: Option<String>,
-    /// No program that this process executes has more than it.
+    /// Programs that this process executes get no more privileges than it.
     no_new_privileges: bool,
     /// The version of Landlock that keeps it from files, TCP, and other processes.
     #[serde(skip_serializing_if = "Option::is_none")]
     landlock: Option<String>,
-    /// How many system calls are left.
+    /// The number of system calls that are left.
     #[serde(skip_serializing_if = "Option::is_none")]
     seccomp: Option<String>,
-    /// What could not be given away, and why.
+    /// The restrictions that failed, and why.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     lacking: Vec<String>,
     #[serde(skip)]
@@ -67,10 +67,10 @@ pub(crate) struct Sandbox {
     connector: Option<Connector>,
 }
 
-/// Gives all away at once, for a process that reads a volume and says what it found.
+/// Gives up everything at once, for a process that reads a volume and reports what it found.
 ///
 /// # Errors
-/// It must be, and cannot.
+/// `sandbox=on`, and a restriction failed.
 pub(crate) fn enter_alone(option: Wanted, has_network: bool) -> Result {
     let mut sandbox = Sandbox::new(option);
     sandbox.has_network = has_network;
@@ -93,11 +93,12 @@ impl Sandbox {
         }
     }
 
-    /// Prepares it: what will not be possible later is left to a helper, which hears of the mount
-    /// through `facts` and connects to `servers`. To be called by the only thread there is.
+    /// Prepares the sandbox: starts the helper for what will not be possible later. The helper
+    /// hears of the mount through `facts` and connects to `servers`. To be called while there is
+    /// one thread.
     ///
     /// # Errors
-    /// It must be, and cannot.
+    /// `sandbox=on`, and the helper cannot start.
     pub(crate) fn prepare(
         option: Wanted,
         facts: Option<OwnedFd>,
@@ -114,22 +115,22 @@ impl Sandbox {
         Ok(sandbox)
     }
 
-    /// The process that connects to the servers of the volume, if not this one.
+    /// The process that connects to the volume's servers, if not this one.
     pub(crate) fn connector(&self) -> Option<Connector> {
         self.connector
     }
 
-    /// Whether anything is given away.
+    /// Whether privileges are given up.
     pub(crate) fn is_on(&self) -> bool {
         // Without a helper the mount could not be taken down.
         self.helper_pid.is_some()
     }
 
-    /// Gives away what belongs to threads, for the calling one and those that it starts later, and
-    /// all system calls but those that lead to a mount and serve it.
+    /// Gives up the privileges of the calling thread and of those that it starts later, and all
+    /// system calls except those that make a mount and serve it.
     ///
     /// # Errors
-    /// It must be, and cannot.
+    /// `sandbox=on`, and a restriction failed.
     pub(crate) fn enter(&mut self) -> Result {
         match self.is_on() {
             true => self.give_away(),
@@ -153,10 +154,10 @@ impl Sandbox {
         self.filter(Stage::Mounting).map(drop)
     }
 
-    /// Gives the other system calls away, for all threads: the mount stands.
+    /// Gives up the system calls that only making the mount needed, for all threads.
     ///
     /// # Errors
-    /// It must be, and cannot.
+    /// `sandbox=on`, and a restriction failed.
     pub(crate) fn seal(&mut self) -> Result {
         if self.is_on() {
             let left = self.filter(Stage::Serving)?;
@@ -167,15 +168,15 @@ impl Sandbox {
 
     fn filter(&mut self, stage: Stage) -> Result<Option<usize>> {
         let left = calls::filter(stage, self.has_network);
-        // Said once, of the last.
+        // A failure is noted once, at the last stage.
         match stage {
             Stage::Mounting if self.option == Wanted::Auto => Ok(left.ok()),
             _ => self.try_to("filter system calls by seccomp", left),
         }
     }
 
-    /// The result of an attempt `to` do something; where that failed, `None` and a note if the
-    /// mount goes on without.
+    /// The result of an attempt `to` do something. After a failure it is `None` with a note if the
+    /// mount goes on without it.
     fn try_to<T>(&mut self, to: &str, tried: std::io::Result<T>) -> Result<Option<T>> {
         match tried {
             Ok(done) => Ok(Some(done)),

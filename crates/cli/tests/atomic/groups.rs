@@ -1,4 +1,4 @@
-//! Several files that change all at once.
+//! Tests of groups: several files that change all at once.
 
 use std::fs::File;
 use std::io;
@@ -42,7 +42,7 @@ fn a_c_program_changes_two_files_at_once() {
     mounted.umount().unwrap();
 }
 
-/// Begins with all of these files as one group.
+/// Begins an atomic write of all these files as one group.
 pub(super) fn start_all(files: &[File]) -> io::Result<()> {
     ioctl(&files[0], START)?;
     files[1..].iter().try_for_each(|file| join(file, &files[0]))
@@ -54,7 +54,7 @@ fn join(file: &File, begun: &File) -> io::Result<()> {
     sys::file_ioctl(file.as_fd(), JOIN, &mut token)
 }
 
-/// Files with `content`, and open.
+/// Creates files with `content`; returns them open.
 fn made(dir: &Path, names: &[&str], content: &[u8]) -> Vec<File> {
     let made = names.iter().map(|name| {
         std::fs::write(dir.join(name), content).unwrap();
@@ -63,7 +63,7 @@ fn made(dir: &Path, names: &[&str], content: &[u8]) -> Vec<File> {
     made.collect()
 }
 
-/// What these files hold after a crash now.
+/// The contents of these files after a crash at this moment.
 fn crashed(image: &Path, names: &[&str]) -> Vec<Vec<u8>> {
     let copy = copy(image);
     let mounted = stetfs_with("").mount(&copy.1).unwrap();
@@ -75,8 +75,8 @@ fn crashed(image: &Path, names: &[&str]) -> Vec<Vec<u8>> {
 
 const NAMES: [&str; 3] = ["b", "a", "c"];
 
-/// After any crash all files of a group have changed or none. Where each is committed for itself
-/// the same look finds them apart.
+/// After any crash all files of a group have changed or none. If each file is committed by itself,
+/// the same check finds them different.
 #[test]
 fn files_of_a_group_change_in_one_commit() {
     for journal in ["data", "ldj", "stet", "afs"] {
@@ -99,7 +99,7 @@ fn files_of_a_group_change_in_one_commit() {
                 file.write_all_at(&new, 4000).unwrap();
             }
             assert!(crashed(image.path(), &NAMES) == before);
-            // By any of them.
+            // Any file of the group can commit it.
             ioctl(&files[1], COMMIT).unwrap();
             let after = crashed(image.path(), &NAMES);
             let are_one = after.iter().all(|content| *content == after[0]);
@@ -115,8 +115,8 @@ fn files_of_a_group_change_in_one_commit() {
     }
 }
 
-/// The server is killed wherever it is, beside a program that commits one generation after the
-/// other: all files are of one, which is not older than what was acknowledged.
+/// The server is killed at a random moment while a program commits one generation after the other:
+/// all files are of one generation, which is not older than the acknowledged one.
 #[test]
 fn groups_are_whole_when_the_server_is_killed() {
     for journal in ["data", "ldj", "stet", "afs"] {
@@ -156,12 +156,12 @@ fn groups_are_whole_when_the_server_is_killed() {
     }
 }
 
-/// What a file of a generation holds.
+/// The content of a file of a generation.
 fn content(generation: u32) -> Vec<u8> {
     generation.to_le_bytes().repeat(2500)
 }
 
-/// Commits one generation after the other until it fails; gives the last that was acknowledged.
+/// Commits one generation after the other until it fails; returns the last acknowledged one.
 fn commit_until_killed(files: &[File], from: u32, acknowledged: Sender<u32>) -> u32 {
     let commit = |generation: u32| {
         start_all(files)?;
@@ -174,7 +174,7 @@ fn commit_until_killed(files: &[File], from: u32, acknowledged: Sender<u32>) -> 
     let done = generations.take_while(|generation| {
         let done = commit(*generation).is_ok();
         if done {
-            // Nobody waits for more than the first.
+            // The receiver is gone after the first.
             let _ = acknowledged.send(*generation);
         }
         done
@@ -182,7 +182,7 @@ fn commit_until_killed(files: &[File], from: u32, acknowledged: Sender<u32>) -> 
     done.last().unwrap_or(from)
 }
 
-/// What ends a group by one of its files ends it for all.
+/// An event that ends the atomic write of one file ends it for the whole group.
 #[test]
 fn a_group_ends_for_all_its_files() {
     for options in ["journal=data,atomic", "journal=data,atomic,direct_io"] {
@@ -202,7 +202,7 @@ fn a_group_ends_for_all_its_files() {
         assert!(hold(b"old"), "{options}");
         assert_eq!(refusal(ioctl(&files[0], COMMIT)), libc::EINVAL);
 
-        // A close, which the descriptors that are left are told each for itself.
+        // A close: each remaining descriptor gets the error.
         start_all(&files).unwrap();
         write();
         drop(files[1].try_clone().unwrap());
@@ -234,7 +234,7 @@ fn who_may_not_join_is_refused() {
     join(first, first).unwrap();
     join(second, first).unwrap();
     join(second, first).unwrap();
-    // Another open of a file, one that began alone, and another program.
+    // Another open of a file, a file that began alone, and another program cannot join.
     let again = open(&mounted.path().join(NAMES[1]));
     assert_eq!(refusal(join(&again, first)), libc::EBUSY);
     ioctl(third, START).unwrap();
@@ -258,7 +258,7 @@ except OSError as e:
         .args(["-c", script])
         .arg(mounted.path().join(NAMES[2]));
     assert_eq!(cmd::run(joins.arg(hex)).unwrap().trim(), "EPERM");
-    // The group goes on.
+    // The group is still usable.
     join(third, second).unwrap();
     third.write_all_at(b"new", 0).unwrap();
     ioctl(first, COMMIT).unwrap();
@@ -272,7 +272,7 @@ except OSError as e:
     image.e2fsck_fn().unwrap();
 }
 
-/// What neither a transaction nor the cache holds is written early, and stands whole all the same.
+/// A group larger than a transaction and the cache is written early, and is still whole.
 #[test]
 fn more_than_the_journal_holds_is_committed_whole() {
     let image = Image::make(160 << 20, &Mkfs::blocks(4096).journal_mib(4)).unwrap();

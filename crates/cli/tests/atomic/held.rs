@@ -1,4 +1,5 @@
-//! Atomic writes that somebody holds: who sees them, who may end them, and what time does.
+//! Tests of atomic writes in progress: how they are shown, who may abort them, and when they time
+//! out.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
@@ -15,7 +16,7 @@ use crate::common::stetfs_with;
 const OWNER: u32 = 1002;
 const STRANGER: u32 = 1003;
 
-/// The answer to a user who ends the atomic write of a file: an errno, or 0.
+/// The result of a user's abort of the atomic write of a file: an errno, or 0.
 fn broken_by(uid: u32, file: &Path, capability: Option<&str>) -> i32 {
     const SCRIPT: &str = "
 import fcntl, os, sys
@@ -33,13 +34,13 @@ except OSError as e:
         }
     }
     command.args(["/usr/bin/python3", "-c", SCRIPT]);
-    // Directories above may be closed to others.
+    // Directories above may be closed to other users.
     let (dir, name) = (file.parent().unwrap(), file.file_name().unwrap());
     let status = command.arg(name).current_dir(dir).status();
     status.unwrap().code().unwrap()
 }
 
-/// Files that all may write, of `OWNER` and of root.
+/// Files of `OWNER` and of root that everybody may write.
 fn files(dir: &Path) -> Vec<File> {
     std::fs::set_permissions(dir, PermissionsExt::from_mode(0o755)).unwrap();
     let made = ["db", "other"].map(|name| {
@@ -54,8 +55,9 @@ fn files(dir: &Path) -> Vec<File> {
     made.into()
 }
 
-/// Whoever may write a file can begin, and keeps all others off: its owner, root and who has
-/// CAP_FOWNER end that, for all files of the group. The holder is told, whatever it does next.
+/// A user who may write a file can begin an atomic write, which excludes all others. The file's
+/// owner, root and a process with CAP_FOWNER can abort it, for all files of the group. The next
+/// operation of the holder fails, whatever it is.
 #[test]
 fn owners_end_the_atomic_writes_of_others() {
     for options in ["journal=data,atomic", "journal=stet,atomic,direct_io"] {
@@ -82,7 +84,7 @@ fn owners_end_the_atomic_writes_of_others() {
             }
             match uid {
                 OWNER => assert_eq!(refusal(ioctl(&held[1], COMMIT)), libc::EINVAL),
-                // To begin again is no part of what is gone.
+                // Beginning again is not an operation of the aborted write.
                 0 => assert_eq!(refusal(ioctl(&held[1], START)), libc::EIO),
                 _ => drop(ioctl(&held[1], ABORT).unwrap()),
             }
@@ -91,7 +93,7 @@ fn owners_end_the_atomic_writes_of_others() {
             let left = std::fs::read(crashed.path().join("other")).unwrap();
             assert_eq!(left, b"old");
             crashed.umount().unwrap();
-            // Each is told for itself.
+            // Each descriptor gets the error for itself.
             assert_eq!(refusal(ioctl(&held[0], COMMIT)), libc::EINVAL);
             held[0].write_all_at(b"old", 0).unwrap();
             another.set_len(3).unwrap();
@@ -117,7 +119,7 @@ fn where_there_is_no_option_nothing_is_ended() {
     mounted.umount().unwrap();
 }
 
-/// `stat` says who holds what, a remount is refused, and the command ends it.
+/// `stat` shows the holders of atomic writes, a remount is refused, and the command aborts them.
 #[test]
 fn holders_are_shown_and_in_the_way_until_they_are_ended() {
     let (_image, mounted) = mount("journal=data,atomic");
@@ -152,20 +154,21 @@ fn holders_are_shown_and_in_the_way_until_they_are_ended() {
     let db = mounted.path().join("db");
     let abort = ["atomic", "abort", db.to_str().unwrap()];
     ok(&abort);
-    // A holder that was not told is not in the way, and is told after it, too.
+    // A holder that has not got its error does not block a remount, and gets it afterwards.
     ok(&remount);
     assert_eq!(shown().as_array().unwrap().len(), 0);
     assert_eq!(refusal(held[0].write_all_at(b"w", 0)), libc::EIO);
     let (code, said) = answer(&abort);
     assert!(
-        code == 3 && said.to_string().contains("nobody writes"),
+        code == 3 && said.to_string().contains("no process writes"),
         "{code} {said}"
     );
     drop(held);
     mounted.umount().unwrap();
 }
 
-/// A holder that changes nothing for a while is aborted, and told. Others have the file then.
+/// An atomic write without changes for a while is aborted; its holder gets an error, and other
+/// programs can write the file.
 #[test]
 fn time_ends_an_atomic_write_without_changes() {
     for options in ["journal=data,atomic", "journal=stet,atomic,direct_io"] {

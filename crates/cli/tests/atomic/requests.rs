@@ -1,4 +1,4 @@
-//! What requests other than writes do with a file that is written atomically.
+//! Tests of requests other than writes on a file under an atomic write.
 
 use std::fs::File;
 use std::io;
@@ -11,7 +11,7 @@ use stetfs_testkit::cmd;
 use super::{ABORT, COMMIT, START, becomes, copy, ioctl, mount, open, refusal};
 use crate::common::stetfs_with;
 
-/// By another descriptor, by name, and by opening it.
+/// Setting the size by another descriptor, by name, or by opening is refused.
 #[test]
 fn only_who_began_sets_the_size() {
     for options in ["journal=data,atomic", "journal=data,atomic,direct_io"] {
@@ -28,7 +28,7 @@ fn only_who_began_sets_the_size() {
         assert_eq!(refusal(File::create(&path)), libc::EBUSY);
         assert_eq!(refusal(another.write_all_at(b"x", 3)), libc::EBUSY);
         assert_eq!(std::fs::read(&path).unwrap(), b"Content");
-        // A link tells the kernel what size the file has, too.
+        // link(2) also tells the kernel the size of the file.
         db.write_all_at(b"s", 7).unwrap();
         std::fs::hard_link(&path, mounted.path().join("link")).unwrap();
         assert_eq!(path.metadata().unwrap().len(), 8);
@@ -45,7 +45,7 @@ fn only_who_began_sets_the_size() {
     }
 }
 
-/// truncate(2), not by a descriptor.
+/// truncate(2), by path.
 fn truncate(path: &Path, size: u64) -> io::Result<()> {
     const SCRIPT: &str = "
 import os, sys
@@ -62,7 +62,7 @@ except OSError as e:
     }
 }
 
-/// What tells of the content says the same as reading it.
+/// Requests that report about the content agree with reads.
 #[test]
 fn seeks_and_copies_see_what_reads_see() {
     use rustix::fs::{SeekFrom, copy_file_range, seek};
@@ -102,7 +102,8 @@ fn seeks_and_copies_see_what_reads_see() {
     }
 }
 
-/// Room, zeroes, holes and copies are a part of it for who began, and refused to others.
+/// Preallocating, zeroing, punching and copying belong to the atomic write for its holder, and are
+/// refused to others.
 #[test]
 fn ranges_change_with_the_rest() {
     use rustix::fs::{FallocateFlags, copy_file_range, fallocate};
@@ -160,7 +161,7 @@ fn ranges_change_with_the_rest() {
                 mounted.umount().unwrap();
             }
         }
-        // What was broken off is not to be completed by these either.
+        // After an abort these requests do not complete the write either.
         ioctl(&db, START).unwrap();
         drop(db.try_clone().unwrap());
         let refused = fallocate(&db, punch | keep, 1000, 5000);
@@ -173,7 +174,8 @@ fn ranges_change_with_the_rest() {
     }
 }
 
-/// Who lost what was begun is told, whatever it does next, and whoever had the file meanwhile.
+/// A handle whose atomic write was aborted gets an error from its next operation, whatever that is,
+/// and whichever handle had the file meanwhile.
 #[test]
 fn a_handle_that_was_not_told_changes_nothing() {
     let (_image, mounted) = mount("journal=data,atomic");
@@ -199,7 +201,7 @@ fn a_handle_that_was_not_told_changes_nothing() {
     mounted.umount().unwrap();
 }
 
-/// Who may not keep set-user-id loses it by writing, at once: an atomic write is one, too.
+/// A user who may not keep set-user-id removes it by writing, at once: also by an atomic write.
 #[test]
 fn a_program_that_is_overwritten_atomically_is_nobody_elses() {
     let (_image, mounted) = mount("journal=data,atomic");

@@ -1,20 +1,35 @@
-//! The `stetfs` commands run as a user runs them, and a daemon mount.
+//! Runs the `stetfs` commands as a user does, and mounts in the background.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use stetfs_testkit::{Image, Mkfs, Scratch, mount, wait_until};
 
-pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_stetfs");
+pub(crate) use crate::BINARY;
 
 pub(crate) fn stetfs(args: &[&str]) -> Output {
     Command::new(BINARY).args(args).output().unwrap()
 }
 
+/// As [`stetfs`]. An unmount that finds the mount busy is repeated for some seconds: another test
+/// may start a program, and until that runs it holds copies of this test's files.
+fn stetfs_when_idle(args: &[&str]) -> Output {
+    let end = Instant::now() + Duration::from_secs(5);
+    loop {
+        let out = stetfs(args);
+        let is_busy = out.status.code() == Some(4) && args.first() == Some(&"umount");
+        if !is_busy || Instant::now() > end {
+            return out;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 #[track_caller]
 pub(crate) fn ok(args: &[&str]) -> String {
-    let out = stetfs(args);
+    let out = stetfs_when_idle(args);
     let said = String::from_utf8_lossy(&out.stderr).into_owned();
     assert!(
         out.status.success(),
@@ -39,7 +54,7 @@ pub(crate) fn answer(args: &[&str]) -> (i32, Value) {
     (out.status.code().unwrap(), value)
 }
 
-/// Fails with exactly this code, and says all of `words`.
+/// Checks that the command fails with exactly this code and a message with all of `words`.
 #[track_caller]
 pub(crate) fn fails(args: &[&str], code: i32, words: &[&str]) {
     let out = stetfs(args);
@@ -55,7 +70,7 @@ pub(crate) fn fails(args: &[&str], code: i32, words: &[&str]) {
     }
 }
 
-/// An image, mounted by the daemon; taken down when dropped.
+/// An image with a background mount; taken down when dropped.
 pub(crate) struct Daemon {
     pub(crate) image: Image,
     pub(crate) dir: PathBuf,
@@ -112,12 +127,12 @@ impl Daemon {
         rustix::process::kill_process(pid, signal).unwrap();
     }
 
-    /// Kills the server and waits until the kernel has noticed, and no thread of it answers
-    /// anybody.
+    /// Kills the server and waits until the kernel has noticed, and no server thread answers any
+    /// more.
     pub(crate) fn kill9(&self) {
         let pid = self.pid();
         self.signal(rustix::process::Signal::KILL);
-        // Not by its attributes, which the kernel may have.
+        // Not by attributes, which the kernel may have cached.
         wait_until("the end of the connection", || {
             rustix::fs::statfs(&self.dir).is_err()
         });
@@ -127,7 +142,7 @@ impl Daemon {
         });
     }
 
-    /// Kills the server and takes the dead mount down, which tells of it.
+    /// Kills the server and takes the dead mount down, which reports the kill.
     pub(crate) fn crash(&self) {
         self.kill9();
         fails(&["umount", self.dir()], 6, &["was gone", "stetfs recover"]);
@@ -137,7 +152,7 @@ impl Daemon {
 impl Drop for Daemon {
     fn drop(&mut self) {
         if mount::is_mounted(&self.dir) {
-            // On failure only: the tests take their mounts down.
+            // Needed after a failure only: the tests take their mounts down.
             let _ = stetfs(&["umount", self.dir()]);
             mount::detach(&self.dir);
         }

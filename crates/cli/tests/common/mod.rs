@@ -1,11 +1,12 @@
-//! What the integration tests share. They need root, /dev/fuse, loop devices and e2fsprogs, and
-//! fail without.
+//! Helpers for the integration tests of this crate and of `crates/lab`. They need root, /dev/fuse,
+//! loop devices and e2fsprogs, and fail without.
 //!
-//! Each test is a function over a [`Mounter`], stamped for StetFS and (as a proof of the test
+//! Each test is a function over a [`Mounter`], instantiated for StetFS and (to prove the test
 //! itself) for the kernel's ext4.
 
 pub(crate) mod daemon;
-pub(crate) mod served;
+pub(crate) mod manual;
+pub(crate) mod prometheus;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -28,8 +29,7 @@ pub(crate) fn stetfs_with(options: &str) -> Mounter {
         .copied()
         .collect::<Vec<_>>()
         .join(",");
-    let binary = std::env::var_os("STETFS_TEST_BINARY")
-        .unwrap_or_else(|| env!("CARGO_BIN_EXE_stetfs").into());
+    let binary = std::env::var_os("STETFS_TEST_BINARY").unwrap_or_else(|| crate::BINARY.into());
     Mounter::stetfs(binary, &options)
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn assert_same(what: &str, a: &Tree, b: &Tree) {
     assert_no_differences(what, &tree::diff(a, b));
 }
 
-/// Fails if there are any.
+/// Fails if there are differences.
 #[track_caller]
 pub(crate) fn assert_no_differences(what: &str, lines: &[String]) {
     assert!(
@@ -63,8 +63,8 @@ pub(crate) fn assert_no_differences(what: &str, lines: &[String]) {
 
 /// A snapshot for comparing two readings of one image.
 ///
-/// Synced first: in block-mapped files Linux 6.18 does not find data with SEEK_DATA that still
-/// waits for its (delayed) allocation.
+/// The volume is synced first: in block-mapped files SEEK_DATA of Linux 6.18 misses data whose
+/// (delayed) allocation is still outstanding.
 pub(crate) fn capture(root: &Path) -> Tree {
     rustix::fs::syncfs(std::fs::File::open(root).unwrap()).unwrap();
     Tree::capture(root, &CaptureOptions::same_image()).unwrap()
@@ -78,7 +78,7 @@ pub(crate) fn capture_image(mounter: &Mounter, image: &Path) -> Tree {
     tree
 }
 
-/// A file system in memory that has as much room as is wanted; it goes when this is dropped.
+/// A file system in memory of a chosen size; removed when dropped.
 pub(crate) struct Host {
     pub(crate) dir: PathBuf,
     _scratch: Scratch,
@@ -97,7 +97,7 @@ impl Host {
         host
     }
 
-    /// From now on it has this many bytes.
+    /// Changes its size to this many bytes.
     pub(crate) fn resize(&self, bytes: u64) {
         self.mount(&format!("remount,size={bytes}"));
     }
@@ -115,7 +115,7 @@ impl Drop for Host {
     }
 }
 
-/// Whether a loop device has this image.
+/// Whether a loop device is attached to this image.
 pub(crate) fn loops_of(image: &Path) -> bool {
     let loops = std::fs::read_dir("/sys/block").unwrap().flatten();
     loops

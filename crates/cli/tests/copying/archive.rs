@@ -1,4 +1,4 @@
-//! Archives that were made to do harm.
+//! Tests of hostile archives.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -14,7 +14,7 @@ use super::{at, image, text};
 use crate::common::daemon::{BINARY, fails, ok};
 use stetfs_testkit::{Image, Scratch, cmd};
 
-/// An entry: type, name, and where a link leads or what a file holds.
+/// An entry: type, name, and the target of a link or the content of a file.
 type Made<'a> = (EntryType, &'a str, &'a str);
 
 const DIR: EntryType = EntryType::Directory;
@@ -22,7 +22,7 @@ const FILE: EntryType = EntryType::Regular;
 const LINK: EntryType = EntryType::Symlink;
 const HARD: EntryType = EntryType::Link;
 
-/// An archive of just these, whatever they say.
+/// An archive of exactly these entries.
 fn archive(scratch: &Scratch, entries: &[Made<'_>]) -> PathBuf {
     let path = scratch.path().join("archive.tar");
     let mut builder = Builder::new(File::create(&path).unwrap());
@@ -117,7 +117,7 @@ fn no_archive_leaves_the_directory_that_it_is_unpacked_into() {
     }
 }
 
-/// Of two entries with one name the last counts, as of GNU tar.
+/// Of two entries with one name the last counts, as with GNU tar.
 #[test]
 fn of_two_entries_the_last_counts() {
     let scratch = Scratch::new("two").unwrap();
@@ -151,7 +151,7 @@ fn of_two_entries_the_last_counts() {
     }
 }
 
-/// What an archive says of a directory is not done to what took its place.
+/// The attributes of a directory in the archive are not set on a file that replaced it.
 #[test]
 fn a_link_in_the_place_of_a_directory_gets_nothing_of_it() {
     let scratch = Scratch::new("replaced").unwrap();
@@ -163,7 +163,7 @@ fn a_link_in_the_place_of_a_directory_gets_nothing_of_it() {
     is_whole(&image);
 }
 
-/// Layers go through the links of those below them, as far as these stay in the directory.
+/// A layer goes through symbolic links of lower layers, as long as these stay in the directory.
 #[test]
 fn links_that_were_there_are_followed_but_not_out() {
     let scratch = Scratch::new("layers").unwrap();
@@ -204,7 +204,7 @@ fn links_that_were_there_are_followed_but_not_out() {
     assert_eq!(ok(&["cat", &at(&image, "/etc/new")]), "new");
 }
 
-/// The base is not the archive's to remove.
+/// An archive cannot remove the base.
 #[test]
 fn the_directory_that_is_unpacked_into_stays() {
     let scratch = Scratch::new("base").unwrap();
@@ -213,22 +213,18 @@ fn the_directory_that_is_unpacked_into_stays() {
     for entries in [[(LINK, "./", "/")], [(FILE, ".", "file")]] {
         let file = archive(&scratch, &entries);
         let args = ["tar", "-x", "--whiteouts", "-f", text(&file), &place];
-        fails(
-            &args,
-            1,
-            &["is a directory, and something else in the archive"],
-        );
+        fails(&args, 1, &["is a directory here, but not in the archive"]);
         is_whole(&image);
     }
 }
 
-/// Memory that unpacking may take, bytes.
+/// Most memory for unpacking, bytes.
 const MEMORY: u64 = 256 << 20;
 
-/// The longest that unpacking takes.
+/// Longest time for unpacking.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Unpacks within a minute and little memory; gives the exit code and what was said.
+/// Unpacks within the limits of time and memory; returns the exit code and the messages.
 #[track_caller]
 fn unpack(file: &Path, image: &Image) -> (Option<i32>, String) {
     let args = ["tar", "-x", "-f", text(file), &at(image, "/out")];
@@ -261,7 +257,7 @@ fn header(kind: EntryType, name: &str, size: u64) -> Header {
     header
 }
 
-/// A file whose holes are 8 EiB, in 1 KiB.
+/// A file with 8 EiB of holes, in 1 KiB of archive.
 #[test]
 fn holes_take_no_time() {
     let scratch = Scratch::new("holes").unwrap();
@@ -279,7 +275,7 @@ fn holes_take_no_time() {
         let (got, said) = unpack(&file, &image);
         assert_eq!(got, Some(code), "{said}");
         assert!(
-            code == 0 || said.contains("holes: holes that cannot be"),
+            code == 0 || said.contains("holes: an invalid list of holes"),
             "{said}"
         );
     }
@@ -308,7 +304,7 @@ fn long_headers_take_no_memory() {
         assert_eq!(code, Some(1), "{said}");
         assert!(said.contains("long: ") && said.contains(word), "{said}");
     }
-    // Many of them, each of one attribute.
+    // Many headers, each of one attribute.
     for kind in [EntryType::XHeader, EntryType::XGlobalHeader] {
         let archive = File::create(&file).unwrap();
         for n in 0..50u64 {
@@ -350,7 +346,7 @@ fn long_headers_take_no_memory() {
     assert_eq!(ok(&["cat", &at(&image, "/out/sized")]).as_bytes(), content);
 }
 
-/// A directory that lies in 30,000 others, and one that is named a million times.
+/// A directory inside 30,000 others, and one that is named a million times.
 #[test]
 fn deep_and_many_names_are_bounded() {
     let scratch = Scratch::new("deep").unwrap();

@@ -1,5 +1,5 @@
-//! Trees of thousands of directories in each other: a command takes time for what it visits, not
-//! for how deep that lies.
+//! Tests of trees with thousands of nested directories: the time of a command depends on the files
+//! it visits, not on their depth.
 
 use std::fs;
 use std::process::Command;
@@ -24,7 +24,7 @@ pub(super) fn chain(depth: usize) -> Image {
     image
 }
 
-/// The processor time of a command: others may be at work on the machine.
+/// The processor time of a command, which is independent of other load on the machine.
 fn time(args: &[&str]) -> Duration {
     let script = "TIMEFORMAT='%U %S'; time \"$@\" > /dev/null";
     let mut bash = Command::new("bash");
@@ -82,7 +82,8 @@ fn time_grows_with_the_depth_and_not_with_its_square() {
     let (short, long) = (times(2000), times(6000));
     for ((what, short), (_, long)) in short.into_iter().zip(long) {
         println!("{what}: {short:?}, {long:?}");
-        // Three times as much, and what names of the whole path cost; the square would be nine.
+        // The time triples, plus the cost of names with a whole path; quadratic growth would be
+        // ninefold.
         let most = short.max(Duration::from_millis(400)) * 6;
         assert!(long < most, "{what}: {short:?} for 2000, {long:?} for 6000");
     }

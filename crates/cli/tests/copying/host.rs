@@ -1,4 +1,4 @@
-//! What copies on the host may do: cp(1) is the judge.
+//! Tests of copies to the host: modes, owners and devices, compared with cp(1).
 
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
@@ -11,7 +11,7 @@ use rustix::fs::XattrFlags;
 use super::{USER, at, image, kernel, run_as, stetfs_as, text};
 use stetfs_testkit::{Image, Scratch, cmd};
 
-/// An image with all that gives power on the host, readable by everybody.
+/// An image with everything that gives power on the host, readable by everybody.
 fn image_of_power() -> Image {
     let image = image();
     let mounted = kernel(&image);
@@ -69,7 +69,7 @@ fn image_of_power() -> Image {
     image
 }
 
-/// What counts of a copy: type, mode, owner and group, by name.
+/// The compared attributes of a copy: type, mode, owner and group, by name.
 type Seen = BTreeMap<String, (char, u32, u32, u32)>;
 
 fn seen(root: &Path) -> Seen {
@@ -105,7 +105,7 @@ fn xattrs(path: &Path) -> Vec<String> {
     names
 }
 
-/// A directory that is this user's, outside of the scratch directory's rights.
+/// A directory that belongs to this user, outside of the scratch directory's access rights.
 fn room(scratch: &Scratch, name: &str, uid: u32) -> std::path::PathBuf {
     let dir = scratch.path().join(name);
     fs::create_dir(&dir).unwrap();
@@ -130,13 +130,13 @@ fn modes_and_owners_of_copies_are_those_of_cp() {
                 let source = mounted.path().join("tree");
                 let said = run_as(uid, umask, "cp", &[how, text(&source), text(&theirs)]);
                 mounted.umount().unwrap();
-                // cp(1) cannot make the device as a user.
+                // cp(1) cannot create the device as an ordinary user.
                 assert_eq!(said.status.success(), uid == 0, "{}", cmd::said(&said));
                 let done = stetfs_as(uid, umask, &["cp", how, &at(&image, "/tree"), text(&ours)]);
                 assert!(done.status.success(), "{how} {uid}: {}", cmd::said(&done));
                 let mut theirs = seen(&theirs);
                 if how == "-r" {
-                    // Devices are for -a.
+                    // Only -a copies devices.
                     theirs.remove("null");
                 }
                 assert_eq!(seen(&ours), theirs, "{how} as {uid}, umask {umask:o}");
@@ -145,7 +145,7 @@ fn modes_and_owners_of_copies_are_those_of_cp() {
     }
 }
 
-/// No program of a stranger's image runs as somebody else.
+/// No program from a stranger's image gets another user's power.
 #[test]
 fn what_has_power_is_left_out_and_counted() {
     let image = image_of_power();
@@ -163,7 +163,7 @@ fn what_has_power_is_left_out_and_counted() {
     assert!(!plain.join("null").exists());
     assert_eq!(xattrs(&plain.join("all")), [""; 0]);
 
-    // All of it is asked for.
+    // Everything is asked for.
     let archive = scratch.path().join("archive");
     let args = ["--json", "cp", "-a", &at(&image, "/tree"), text(&archive)];
     let done = stetfs_as(0, 0o022, &args);
@@ -175,7 +175,7 @@ fn what_has_power_is_left_out_and_counted() {
     let all = ["security.capability", "trusted.note", "user.note"];
     assert_eq!(xattrs(&archive.join("all")), all);
 
-    // All but what has power.
+    // Everything except attributes with power.
     let tame = scratch.path().join("tame");
     let args = [
         "cp",
@@ -196,7 +196,7 @@ fn what_has_power_is_left_out_and_counted() {
     assert!(!tame.join("null").exists());
     assert_eq!(xattrs(&tame.join("all")), ["user.note"]);
 
-    // It would be somebody else's: not with the bits.
+    // Another user's file does not get the bits.
     let given = scratch.path().join("given");
     let args = [
         "cp",
@@ -211,7 +211,7 @@ fn what_has_power_is_left_out_and_counted() {
     assert_eq!(seen(&given)["root-suid"], ('-', 0o4755, 0, 0));
 }
 
-/// Into a volume all is copied as before.
+/// A copy into a volume keeps everything.
 #[test]
 fn volumes_get_what_was_there() {
     let (from, to) = (image_of_power(), image());

@@ -1,5 +1,5 @@
-//! Copies of what strangers made, and between those who change the same trees: `stetfs cp` and
-//! `stetfs tar` beside cp(1), with the attacks that SECURITY.md names.
+//! Tests of copies from untrusted sources, and of copies while other users change the trees:
+//! `stetfs cp` and `stetfs tar` beside cp(1), with the attacks that SECURITY.md lists.
 
 mod archive;
 mod deep;

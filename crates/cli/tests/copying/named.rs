@@ -1,4 +1,4 @@
-//! What is named as a source, and directories that are there: cp(1) is the judge.
+//! Tests of named sources and of existing directories, compared with cp(1).
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
@@ -9,7 +9,7 @@ use super::{at, image, kernel, text};
 use crate::common::daemon::{BINARY, fails, ok};
 use stetfs_testkit::{Scratch, cmd};
 
-/// Files whose size says nothing, links and pipes that are named are what is read from them.
+/// Files whose size is meaningless, links and pipes are read if they are named.
 #[test]
 fn what_is_named_is_read_as_cp_reads_it() {
     let image = image();
@@ -31,7 +31,7 @@ fn what_is_named_is_read_as_cp_reads_it() {
             .args(["cat", &at(&image, to)])
             .output()
             .unwrap();
-        // Clocks of processors change.
+        // The clock rates of processors change.
         match from {
             "/proc/cpuinfo" => assert!(copied.stdout.starts_with(b"processor")),
             _ => assert_eq!(copied.stdout, fs::read(from).unwrap(), "{from}"),
@@ -42,7 +42,7 @@ fn what_is_named_is_read_as_cp_reads_it() {
         ok(&["cat", &at(&image, "/again")]),
         ok(&["cat", &at(&image, "/version")])
     );
-    // As of cp(1), links stay links with -r and -a.
+    // As with cp(1), links stay links with -r and -a.
     for (how, name) in [("-r", "/recursive"), ("-a", "/archive")] {
         ok(&["cp", how, text(&place("link")), &at(&image, name)]);
         let entry = crate::common::daemon::json(&["ls", &at(&image, name)]);
@@ -56,7 +56,7 @@ fn what_is_named_is_read_as_cp_reads_it() {
         &["dangling"],
     );
 
-    // A pipe, by name and by a shell.
+    // A pipe, by name and by the shell.
     let mut child = Command::new(BINARY)
         .args(["cp", "/dev/stdin", &at(&image, "/stdin")])
         .stdin(Stdio::piped())
@@ -72,7 +72,7 @@ fn what_is_named_is_read_as_cp_reads_it() {
     ok(&["cp", "/dev/null", &at(&image, "/null")]);
     assert_eq!(ok(&["cat", &at(&image, "/null")]), "");
 
-    // Out of a volume, links are followed inside of it.
+    // Out of a volume, links are followed inside the volume.
     let mounted = kernel(&image);
     symlink("/shell", mounted.path().join("absolute")).unwrap();
     symlink("from-link", mounted.path().join("dir-link")).unwrap();
@@ -88,7 +88,7 @@ fn what_is_named_is_read_as_cp_reads_it() {
     image.e2fsck_fn().unwrap();
 }
 
-/// Mode, owner and group of all below a directory, by path.
+/// Mode, owner and group of all files below a directory, by path.
 fn seen(dir: &Path) -> Vec<(String, u32, u32, u32)> {
     let mut find = Command::new("find");
     find.arg(dir)
@@ -105,8 +105,8 @@ fn seen(dir: &Path) -> Vec<(String, u32, u32, u32)> {
     all
 }
 
-/// Directories that are there keep what they have, and what is made in them gets what they hand
-/// down.
+/// Existing directories keep their attributes, and new files in them inherit as they do on the
+/// host.
 #[test]
 fn directories_that_are_there_stay_as_cp_leaves_them() {
     let scratch = Scratch::new("there").unwrap();
@@ -154,7 +154,7 @@ fn directories_that_are_there_stay_as_cp_leaves_them() {
     cmd::run(cp.args(["-c", script, "sh", &all]).arg(mounted.path())).unwrap();
     assert_eq!(copied("-r"), seen(mounted.path()));
     mounted.umount().unwrap();
-    // With -a all is as in the source. (GNU cp keeps such bits of directories that are there: it
-    // sets permissions as an ACL, which has none. rsync and tar do not.)
+    // With -a everything is as in the source. (GNU cp keeps such bits of existing directories,
+    // because it sets permissions as an ACL, which lacks them. rsync and tar do not.)
     assert_eq!(copied("-a"), seen(&tree));
 }

@@ -1,4 +1,4 @@
-//! Names that are to steer a terminal.
+//! Tests of file names that contain terminal control sequences.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -49,17 +49,18 @@ fn a_terminal_sees_names_as_ls_shows_them() {
     ours.sort_unstable();
     assert_eq!(ours, theirs);
 
-    // A program gets them as they are.
+    // A program gets the raw names.
     let plain = stetfs(&["ls", &at(&image, "/dir")]).stdout;
     assert_eq!(plain.split(|b| *b == 0x1b).count(), 4);
-    // Errors show nothing that steers.
+    // Errors do not print control characters.
     ok(&["mkdir", &at(&image, "/\u{202e}\u{1b}[31m")]);
     let said = stetfs(&["cat", &at(&image, "/\u{202e}\u{1b}[31m")]).stderr;
     let said = String::from_utf8(said).unwrap();
     assert!(said.contains(r"\u{202e}\u{1b}[31m"), "{said:?}");
 }
 
-/// JSON holds no bytes that are no text: Base64 does, and names the file again.
+/// JSON cannot hold bytes that are not text: such names are given in Base64, and can be used to
+/// name the file.
 #[test]
 fn what_is_listed_as_json_can_be_named_again() {
     let image = image();

@@ -1,8 +1,8 @@
-//! The round trip: one tree goes in, out, from image to image and round, by `cp -a`, `tar` and
-//! `rsync -aHAXS` on the kernel's ext4 and by `stetfs cp -a` and `stetfs tar` without a mount. All
-//! of it arrives.
+//! The round trip: one tree is copied in, out, from image to image and round, by `cp -a`, `tar` and
+//! `rsync -aHAXS` on the kernel's ext4 and by `stetfs cp -a` and `stetfs tar` without a mount.
+//! Everything must arrive.
 //!
-//! The usual tools stand beside StetFS's commands, so that the comparison itself is known to hold.
+//! The usual tools run beside StetFS's commands to prove the comparison itself.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -23,7 +23,8 @@ pub(super) const NET_RAW: [u8; 20] = [
     1, 0, 0, 2, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
 ];
 
-/// Flags that chattr sets, and that mean the same on every volume. The section `Flags` has them.
+/// Flags that chattr sets, with the same meaning on every volume. The section `Flags` of the tree
+/// covers them.
 const FLAGS: u32 = IFlags::IMMUTABLE.bits()
     | IFlags::APPEND.bits()
     | IFlags::NODUMP.bits()
@@ -36,7 +37,7 @@ fn set(path: &Path, name: impl AsRef<OsStr>, value: &[u8]) {
     lsetxattr(path, name.as_ref(), value, XattrFlags::empty()).unwrap();
 }
 
-/// The tree of `Plan::small` with what archives and copies tend to lose.
+/// The tree of `Plan::small`, plus files with attributes that archives and copies tend to lose.
 fn source() -> Image {
     let image = image();
     let mounted = kernel(&image);
@@ -48,7 +49,7 @@ fn source() -> Image {
         fs::write(&path, name).unwrap();
         path
     };
-    // Capabilities, of somebody's file and of one with set-user-id.
+    // Capabilities, of a user's file and of one with set-user-id.
     for (name, owner, mode) in [
         ("ping", 0, 0o755),
         ("his", 1000, 0o755),
@@ -60,7 +61,7 @@ fn source() -> Image {
         set(&path, "security.capability", &NET_RAW);
         set(&path, "user.after", b"the capability");
     }
-    // Values that are no text, and names that PAX headers have to encode.
+    // Values that are not text, and names that PAX headers must encode.
     let path = file(b"values");
     set(&path, "user.newline", b"a\nb\n");
     set(&path, "user.only-newline", b"\n");
@@ -87,12 +88,12 @@ fn source() -> Image {
     }
     let long = [b'\xe9'; 255];
     file(&long);
-    // Deep, with a name of two files at the end.
+    // Deep, with a file of two names at the end.
     let deep = dir.join("deep/".repeat(150));
     fs::create_dir_all(&deep).unwrap();
     fs::write(deep.join("file"), "deep").unwrap();
     fs::hard_link(deep.join("file"), dir.join("also-deep")).unwrap();
-    // Two names of a file that gets no third.
+    // Two names of a file that cannot get a third.
     let both = file(b"immutable");
     fs::hard_link(&both, dir.join("immutable too")).unwrap();
     let flags = IFlags::IMMUTABLE | IFlags::NODUMP | IFlags::from_bits_retain(0x8_0000);
@@ -104,7 +105,7 @@ fn source() -> Image {
     }
     holes.set_len(70 << 20).unwrap();
     drop(holes);
-    // A root that is not as mke2fs makes it.
+    // A root directory that differs from mke2fs's.
     fs::set_permissions(mounted.path(), fs::Permissions::from_mode(0o1711)).unwrap();
     chown(mounted.path(), Some(7), Some(8)).unwrap();
     set(mounted.path(), "user.root", b"\n");
@@ -112,14 +113,14 @@ fn source() -> Image {
     image
 }
 
-/// What a transport does not bring, whatever it is.
+/// The attributes that a transport loses.
 #[derive(Clone, Copy, Default)]
 struct Lacks {
     sockets: bool,
     flags: bool,
-    /// Where data and holes are: zeroes become holes.
+    /// The positions of data and holes: zeroes become holes.
     holes: bool,
-    /// Names of one pipe: GNU tar packs it once for each.
+    /// Further names of a pipe: GNU tar packs a pipe once for each name.
     pipes: bool,
 }
 
@@ -163,7 +164,7 @@ fn without(tree: &Tree, lacks: Lacks) -> Tree {
     tree
 }
 
-/// All differences of what arrived; nothing if it is the tree.
+/// Adds all differences between the tree and its copy, except those expected of the transport.
 fn lost(how: &str, tree: &Tree, arrived: &Tree, lacks: Lacks, all: &mut Vec<String>) {
     let differences = tree::diff(&without(tree, lacks), &without(arrived, lacks));
     all.extend(differences.into_iter().map(|line| format!("{how}: {line}")));
@@ -184,7 +185,7 @@ fn stetfs(args: &[&str]) -> Command {
     command
 }
 
-/// GNU tar with all that it can keep.
+/// GNU tar, keeping everything it can.
 fn gnu_tar(dir: &Path, how: &[&str]) -> Command {
     let mut tar = Command::new("tar");
     tar.args(["--numeric-owner", "--acls", "--selinux", "--xattrs"]);
@@ -193,7 +194,7 @@ fn gnu_tar(dir: &Path, how: &[&str]) -> Command {
     tar
 }
 
-/// GNU tar, packing all but what mke2fs made.
+/// GNU tar, packing everything but mke2fs's own files.
 fn gnu_pack(dir: &Path, how: &[&str]) -> Command {
     let mut tar = gnu_tar(dir, how);
     tar.args(["-c", "--exclude=./lost+found", "."]);
@@ -204,7 +205,7 @@ fn gnu_unpack(dir: &Path) -> Command {
     gnu_tar(dir, &["-x", "-p"])
 }
 
-/// Into a mounted image; gives what is there in the end.
+/// Fills a mounted image; returns the resulting tree.
 fn into_mounted(fill: impl FnOnce(&Path)) -> Tree {
     let image = image();
     let mounted = kernel(&image);
@@ -213,7 +214,7 @@ fn into_mounted(fill: impl FnOnce(&Path)) -> Tree {
     captured(&image)
 }
 
-/// Into an image that is not mounted.
+/// Fills an image that is not mounted.
 fn into_image(fill: impl FnOnce(&str)) -> (Image, Tree) {
     let image = image();
     fill(&at(&image, "/"));
@@ -245,7 +246,7 @@ fn a_tree_is_whole_by_every_way_in_out_across_and_round() {
     let mounted = kernel(&source);
     let from = mounted.path();
     let here = format!("{}/.", from.display());
-    // In, first: to the kernel what it has read of preallocated space is data.
+    // Into the image, first: once read, preallocated space is data to the kernel.
     let (inside, arrived) = into_image(|to| drop(ok(&["cp", "-a", &here, to])));
     lost("in", &tree, &arrived, Lacks::default(), all);
 
@@ -308,7 +309,7 @@ fn a_tree_is_whole_by_every_way_in_out_across_and_round() {
     });
     lost("stetfs tar both ways", &tree, &arrived, archived, all);
 
-    // Out.
+    // Out of the image.
     let arrived = into_mounted(|to| drop(ok(&["cp", "-a", &at(&across, "/."), text(to)])));
     lost("round", &tree, &arrived, Lacks::default(), all);
     let arrived = into_mounted(|to| {

@@ -1,4 +1,4 @@
-//! Somebody else changes the tree on the host while it is copied.
+//! Tests of copies while another process changes the tree on the host.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -13,10 +13,10 @@ use super::{at, image, kernel, text};
 use crate::common::daemon::BINARY;
 use stetfs_testkit::{Image, Scratch, cmd};
 
-/// The longest that a copy takes.
+/// The longest time of a copy.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Does something again and again until it is dropped.
+/// Repeats an action until it is dropped.
 struct Meanwhile {
     ends: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -47,7 +47,7 @@ impl Drop for Meanwhile {
     }
 }
 
-/// Waits for the end of a copy; whether it went well does not matter.
+/// Waits for the end of a copy, successful or not.
 #[track_caller]
 fn ends(mut child: Child) {
     let began = Instant::now();
@@ -70,7 +70,7 @@ fn start(args: &[&str]) -> Child {
     command.spawn().unwrap()
 }
 
-/// What must stay as it is.
+/// Files that must stay unchanged.
 struct Victim {
     scratch: Scratch,
     file: PathBuf,
@@ -107,7 +107,7 @@ impl Victim {
     }
 }
 
-/// An image of many files and directories that everybody may use, each somebody's.
+/// An image of many files and directories with access for everybody, of various owners.
 fn many() -> Image {
     let image = image();
     let mounted = kernel(&image);
@@ -129,7 +129,7 @@ fn many() -> Image {
     image
 }
 
-/// Puts a link to the victim in the place of all files and directories below `dir`.
+/// Replaces all files and directories below `dir` by links to the victim.
 fn swap(dir: &Path, victim: &(PathBuf, PathBuf), away: &Path, n: &mut u64) {
     let Ok(entries) = fs::read_dir(dir) else {
         return;
@@ -172,7 +172,7 @@ fn links_that_are_put_in_place_meanwhile_lead_nowhere() {
     }
 }
 
-/// Eight files, each of which changes places with something else all the time.
+/// Eight files, each of which is swapped with something else all the time.
 fn restless(make_other: impl Fn(&Path)) -> (Scratch, PathBuf, Meanwhile) {
     let scratch = Scratch::new("source").unwrap();
     let from = scratch.path().join("from");
@@ -196,7 +196,8 @@ fn restless(make_other: impl Fn(&Path)) -> (Scratch, PathBuf, Meanwhile) {
     (scratch, from, swaps)
 }
 
-/// A pipe is opened only once somebody writes to it. (Of 40 copies that waited for it 4 hung.)
+/// A source that becomes a pipe meanwhile does not block the copy: opening a pipe waits for a
+/// writer. (Without that, 4 of 40 copies hung.)
 #[test]
 fn sources_that_become_pipes_meanwhile_are_not_waited_for() {
     let (_scratch, from, _swaps) = restless(|other| {

@@ -1,4 +1,4 @@
-//! Copies onto what is there, and onto what the same command copied.
+//! Tests of copies onto existing files, and onto files that the same command copied.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -39,7 +39,7 @@ fn two_sources_of_one_name_do_not_meet() {
         assert_eq!(fs::read_link(target.join("x")).unwrap(), outside);
         assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
     }
-    // Trees that have the same directories are laid over each other, as before.
+    // Trees with the same directories are merged.
     let target = scratch.path().join("both");
     fs::create_dir(&target).unwrap();
     let whole = at(&image, "/c");
@@ -64,13 +64,13 @@ fn a_directory_with_a_link_keeps_copies_in() {
     let args = ["cp", &at(&image, "/c/."), text(&target)];
     fails(&args, 1, &["is no directory"]);
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
-    // The link itself is named: what it leads to is meant.
+    // The link itself is named, so its target is meant.
     let link = target.join("x");
     ok(&["cp", &at(&image, "/c/x/file"), text(&link)]);
     assert_eq!(fs::read(outside.join("file")).unwrap(), b"c");
 }
 
-/// Copying a tree takes memory for each directory on the way.
+/// A copy takes memory for each nested directory.
 #[test]
 fn trees_that_are_too_deep_are_refused() {
     let (deep, image) = (chain(8100), image());
@@ -79,7 +79,7 @@ fn trees_that_are_too_deep_are_refused() {
     image.e2fsck_fn().unwrap();
 }
 
-/// Links that lie in an image, or are copied there.
+/// Links in an image, or copied into one.
 #[test]
 fn links_in_an_image_keep_copies_in() {
     let scratch = Scratch::new("inside").unwrap();
@@ -97,7 +97,7 @@ fn links_in_an_image_keep_copies_in() {
     let args = ["cp", text(&c), &at(&image, "/target")];
     fails(&args, 1, &["is no directory"]);
     assert_eq!(ok(&["ls", &at(&image, "/outside")]), "");
-    // The directory itself is replaced by a link on the way: `up` leads to where all goes.
+    // The directory itself is replaced by a link meanwhile: `up` is where all files go.
     let up = place("up");
     fs::create_dir(&up).unwrap();
     symlink("/outside", up.join("here")).unwrap();

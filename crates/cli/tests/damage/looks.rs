@@ -1,4 +1,4 @@
-//! What programs say of a directory, and whether that is right.
+//! The reports of programs about a directory, and whether they are right.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -29,7 +29,7 @@ pub(crate) fn columns() -> [&'static str; 7] {
 /// Names with type, size, content or target.
 pub(crate) type Plain = BTreeMap<String, (Kind, Option<u64>, Option<String>)>;
 
-/// What is compared of a tree on the host.
+/// The compared attributes of a tree on the host.
 pub(crate) fn plain(root: &Path) -> anyhow::Result<Plain> {
     let options = CaptureOptions {
         xattrs: false,
@@ -52,14 +52,14 @@ pub(crate) fn plain(root: &Path) -> anyhow::Result<Plain> {
     Ok(all)
 }
 
-/// What a program made of a directory.
+/// The verdict on a program that looked at a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It ended well, and all is right.
+    /// It succeeded, and its output is right.
     Right,
-    /// It said that something is wrong.
+    /// It reported an error.
     Failed,
-    /// It ended well, and something is missing or wrong.
+    /// It succeeded, and its output is incomplete or wrong.
     Silent,
 }
 
@@ -81,14 +81,14 @@ impl Verdict {
     }
 }
 
-/// What programs said of one directory.
+/// The results of the programs for one directory.
 pub(crate) struct Look {
     pub(crate) verdicts: Vec<Verdict>,
-    /// Names that `rsync --delete` took away from a good copy.
+    /// Names that `rsync --delete` removed from a good copy.
     pub(crate) deleted: Vec<String>,
 }
 
-/// Standard output of each command, run in a directory that is whole.
+/// Standard output of each command, run in an undamaged directory.
 pub(crate) fn outputs(dir: &Path) -> Vec<Vec<u8>> {
     let outputs = COMMANDS.iter().map(|(name, script)| {
         let (ok, output) = run(dir, script);
@@ -108,14 +108,14 @@ fn run(dir: &Path, script: &str) -> (bool, Vec<u8>) {
     (is_well(&out), out.stdout)
 }
 
-/// Whether a program ended well, and did not say that something is wrong: getfattr, and ls of
-/// access lists, complain and go on.
+/// Whether a program succeeded and printed no complaint: getfattr, and ls for access lists,
+/// complain and go on.
 fn is_well(out: &Output) -> bool {
     out.status.success() && out.stderr.is_empty()
 }
 
-/// Lets all programs look at `dir`, of which `good` is a copy with the outputs `right`. `scratch`
-/// is for copies.
+/// Runs all programs on `dir`; `good` is an undamaged copy of it, with the outputs `right`.
+/// `scratch` is for copies.
 pub(crate) fn look(dir: &Path, good: &Path, right: &[Vec<u8>], scratch: &Path) -> Look {
     let commands = COMMANDS.iter().zip(right);
     let mut verdicts: Vec<_> = commands

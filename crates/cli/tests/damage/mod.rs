@@ -1,10 +1,11 @@
-//! Damaged volumes: whatever is hit, no program that lists, reads or copies ends well with
-//! something missing or wrong that a checksum covers, and none that fails on the kernel's ext4; and
-//! what is written onto a damaged volume changes no good file.
+//! Tests of damaged volumes. Whichever structure is damaged, no program that lists, reads or copies
+//! succeeds with missing or wrong output that a checksum covers, and none fails more than on the
+//! kernel's ext4; and writes to a damaged volume change no undamaged file.
 //!
-//! In the standing suite one kind of volume with checksums and one without. With `STETFS_LONG=1`
-//! all kinds of volumes, damage and mounts; a table (`--nocapture`) shows what each program made of
-//! each structure on the kernel's ext4 and on StetFS: `=` right, `x` it said so, `!` silent.
+//! The standing suite has one kind of volume with checksums and one without. With `STETFS_LONG=1`
+//! it covers all kinds of volumes, damage and mounts. A table (`--nocapture`) shows the result of
+//! each program for each structure on the kernel's ext4 and on StetFS: `=` right, `x` an error, `!`
+//! silently wrong.
 
 mod looks;
 mod victims;
@@ -25,7 +26,7 @@ fn long() -> bool {
     number("STETFS_LONG", 0) > 0
 }
 
-/// A kind of volume, and what is damaged on it.
+/// A kind of volume, and the damage tried on it.
 struct Volume {
     mkfs: Mkfs,
     cases: Vec<Case>,
@@ -43,13 +44,14 @@ impl Volume {
     }
 }
 
-/// A volume with all cases, whole and damaged; a copy of its tree on the host, and what programs
-/// say of it.
+/// A volume with all cases, undamaged and damaged; a copy of its tree on the host, and the
+/// programs' output for it.
 struct Prepared {
     damaged: Image,
     good: Scratch,
     right: Vec<Vec<Vec<u8>>>,
-    /// What e2fsck (1.47) cannot put in order, as it was: inodes of values with wrong checksums.
+    /// The original content of structures that e2fsck (1.47) cannot repair: inodes of values with
+    /// wrong checksums.
     beyond_repair: Vec<(u64, Vec<u8>)>,
 }
 
@@ -93,7 +95,7 @@ fn prepare(volume: &Volume) -> Prepared {
     }
 }
 
-/// What programs say of each case.
+/// The results of the programs for each case.
 fn looked_at(volume: &Volume, prepared: &Prepared, root: &Path) -> Vec<Look> {
     let scratch = Scratch::new("copies").unwrap();
     let cases = volume.cases.iter().zip(&prepared.right);
@@ -104,8 +106,8 @@ fn looked_at(volume: &Volume, prepared: &Prepared, root: &Path) -> Vec<Look> {
     looks.collect()
 }
 
-/// Creates, changes and removes in every case's directory what can be; the number of calls that
-/// went well.
+/// Creates, changes and removes files in every case's directory; returns the number of successful
+/// calls.
 fn write_around(volume: &Volume, root: &Path) -> usize {
     let mut done = 0;
     for case in &volume.cases {
@@ -119,19 +121,19 @@ fn write_around(volume: &Volume, root: &Path) -> usize {
         ];
         done += all.iter().filter(|r| r.is_ok()).count();
     }
-    // Refused where the first error made the volume read-only.
+    // Refused if the first error made the volume read-only.
     let _ = rustix::fs::syncfs(File::open(root).unwrap());
     done
 }
 
-/// What is left after e2fsck, as the kernel sees it; `None` if e2fsck (1.47 gives up on some
-/// damage) leaves errors.
+/// The tree after e2fsck, as the kernel sees it; `None` if e2fsck leaves errors (1.47 gives up on
+/// some damage).
 fn repaired(image: &Image, beyond_repair: &[(u64, Vec<u8>)]) -> Option<looks::Plain> {
     for (at, bytes) in beyond_repair {
         let file = File::options().write(true).open(image.path()).unwrap();
         file.write_all_at(bytes, *at).unwrap();
     }
-    // One run does not always do.
+    // One run is not always enough.
     let mut said = Ok(());
     for _ in 0..3 {
         let _ = e2fsck(image.path(), &["-fy"], 1);
@@ -144,7 +146,7 @@ fn repaired(image: &Image, beyond_repair: &[(u64, Vec<u8>)]) -> Option<looks::Pl
     seen.inspect_err(|e| println!("not repaired: {e:#}")).ok()
 }
 
-/// What the kernel sees without changing anything; not every kernel writes volumes with quota.
+/// The tree as the kernel sees it in a read-only mount; not every kernel writes volumes with quota.
 fn seen_by_kernel(image: &Image) -> anyhow::Result<looks::Plain> {
     let mounted = Mounter::ext4("ro,noload").mount(image.path())?;
     let tree = looks::plain(mounted.path())?;
@@ -229,7 +231,7 @@ fn matrix(name: &str, volume: &Volume, pairs: &[(Mounter, Mounter)]) {
     assert!(bad.is_empty(), "{} cells\n{}", bad.len(), bad.join("\n"));
 }
 
-/// As wide as a column of the table.
+/// The text padded to the width of a column.
 fn wide(text: &str) -> String {
     format!("{text:8}")
 }
@@ -241,7 +243,7 @@ fn hows(standing: How) -> Vec<How> {
     }
 }
 
-/// Mounts by the kernel and by StetFS, for a look.
+/// Mounts by the kernel and by StetFS.
 fn mounters() -> Vec<(Mounter, Mounter)> {
     let options = match long() {
         true => &["", "ro", "errors=remount-ro"][..],
@@ -263,7 +265,7 @@ fn without_checksums() {
     matrix("without checksums", &volume, &mounters());
 }
 
-/// Kinds of volumes that store things elsewhere, with the damage that they are there for.
+/// Volumes that store structures elsewhere, with damage of those structures.
 #[test]
 fn other_volumes() {
     use Kind::{DirBlock, DirInode, SmallDir, SmallFile, TinyDir};

@@ -1,5 +1,5 @@
-//! What is damaged: a directory for each structure, with that structure in it and good files around
-//! it; and where on the image the structure lies.
+//! The damaged structures: a directory for each, with that structure in it and undamaged files
+//! around it; and the location of the structure on the image.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, symlink};
@@ -10,9 +10,9 @@ use stetfs_testkit::{Image, cmd};
 
 /// Bytes in a block of the images.
 pub(crate) const BLOCK: u64 = 1024;
-/// Names of a directory with an index of two levels, each of [`NAME`] bytes.
+/// Number of names in a directory with an index of two levels, each of [`NAME`] bytes.
 const MANY: usize = 1000;
-/// Names of a directory with an index of one level.
+/// Number of names in a directory with an index of one level.
 const SOME: usize = 60;
 const NAME: usize = 100;
 
@@ -37,10 +37,10 @@ pub(crate) enum Kind {
     DeepNode,
     DeepLeaf,
     ExtentLeaf,
-    /// The upper one of two levels of extent blocks, and the lower.
+    /// The upper and the lower of two levels of extent blocks.
     DeepExtentNode,
     DeepExtentLeaf,
-    /// Of a block-mapped file: no checksum covers it.
+    /// An indirect block of a block-mapped file: no checksum covers it.
     Indirect,
     AttrBlock,
     AclBlock,
@@ -81,19 +81,19 @@ impl Kind {
     }
 }
 
-/// What happens to it.
+/// The kind of damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
-    /// One bit.
+    /// One bit is flipped.
     Flip,
     Zero,
-    /// Random bytes all over.
+    /// All bytes become random.
     Garble,
 }
 
 pub(crate) const HOWS: [How; 3] = [How::Flip, How::Zero, How::Garble];
 
-/// Bytes on the image, and the one of which a bit is flipped.
+/// A range of bytes on the image, and the byte in it of which a bit is flipped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Region {
     pub(crate) at: u64,
@@ -169,7 +169,7 @@ impl Case {
         }
     }
 
-    /// Where the structure lies.
+    /// The location of the structure.
     pub(crate) fn find(self, raw: &Raw<'_>) -> Region {
         let victim = format!("{}/victim", self.dir());
         let slot = raw.slot(&victim);
@@ -183,11 +183,11 @@ impl Case {
             len: 256,
             flip: at + 5,
         };
-        // Where an index block says, in its second entry, to which block of the directory it leads.
+        // The second entry of an index block: the block of the directory that it points to.
         let below = |nr: u64, entry| raw.bmap(&victim, u64::from(raw.u32(nr * BLOCK + entry)));
         let dir = || raw.bmap(&victim, 0);
         let (root_entry, node_entry) = (44, 20);
-        // The first entry of an extent node: to which block it leads.
+        // The first entry of an extent node: the block that it points to.
         let extents = |at: u64| {
             assert_eq!(raw.u16(at), 0xf30a, "{victim} has extents");
             u64::from(raw.u32(at + 16))
@@ -226,7 +226,7 @@ impl Case {
     }
 }
 
-/// Bytes that are nobody else's.
+/// Content that is unique to its key.
 pub(crate) fn content(key: &str, len: usize) -> Vec<u8> {
     let seed = key
         .bytes()
@@ -235,7 +235,7 @@ pub(crate) fn content(key: &str, len: usize) -> Vec<u8> {
     (0..len).map(|_| rng.alphanumeric() as u8).collect()
 }
 
-/// A directory of `count` names, of `len` bytes each, of one file.
+/// Makes a directory with `count` names of one file, each of `len` bytes.
 fn names(dir: &Path, good: &Path, count: usize, len: usize) {
     fs::create_dir(dir).unwrap();
     for i in 0..count {
@@ -249,7 +249,7 @@ fn attribute(path: &Path, value: &[u8]) {
     rustix::fs::fsetxattr(&file, "user.v", value, rustix::fs::XattrFlags::empty()).unwrap();
 }
 
-/// An image's bytes, and debugfs to find the way.
+/// An image's bytes, with debugfs to locate structures.
 pub(crate) struct Raw<'a> {
     image: &'a Image,
     file: File,
@@ -328,7 +328,7 @@ impl Raw<'_> {
         panic!("no value has an inode of its own");
     }
 
-    /// What lies in a region.
+    /// The bytes of a region.
     pub(crate) fn read(&self, region: Region) -> Vec<u8> {
         let mut bytes = vec![0; region.len as usize];
         self.file.read_exact_at(&mut bytes, region.at).unwrap();

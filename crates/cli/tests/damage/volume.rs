@@ -1,6 +1,6 @@
-//! Damage of what the whole volume rests on: superblock, descriptors, bitmaps, journal, quota files
-//! and the volume's own inodes. A mount refuses it, or whatever is then removed and written, until
-//! the volume is full, changes no good file.
+//! Tests of damaged structures of the whole volume: superblock, descriptors, bitmaps, journal,
+//! quota files and the volume's own inodes. Either a mount refuses the volume, or no later removal
+//! or write, until the volume is full, changes an undamaged file.
 
 use std::fs;
 use std::path::Path;
@@ -12,13 +12,12 @@ use super::victims::{BLOCK, HOWS, How, Raw, Region, content};
 use super::{long, repaired, seen_by_kernel};
 use crate::common::{daemon, kernel, stetfs};
 
-/// Files that are to stay as they are.
+/// Directory of files that must stay unchanged.
 const KEEP: &str = "keep";
-/// Files that are removed.
+/// Directory of files that are removed.
 const GONE: &str = "gone";
 
-/// A structure: what it is called, where it lies, and bytes in it (offset, mask) of which bits are
-/// flipped.
+/// A structure: its name, its location, and the bytes (offset, mask) of which bits are flipped.
 struct Place {
     name: &'static str,
     at: u64,
@@ -35,14 +34,14 @@ fn place(name: &'static str, at: u64, len: u64, flips: &[(u64, u8)]) -> Place {
     }
 }
 
-/// Damage, without checksums, under which good files once were lost.
+/// Damage, without checksums, that once lost undamaged files.
 const HARMED: [&str; 3] = [
     "descriptor 0 byte 18 ^ 2",
     "descriptor 1 byte 18 ^ 2",
     "descriptor 1 byte 0 ^ 1",
 ];
 
-/// Files in all groups, and a volume that is half full.
+/// A half-full volume with files in all groups.
 fn populated(mkfs: &Mkfs) -> Image {
     let image = Image::make(24 << 20, mkfs).unwrap();
     let mounted = stetfs().mount(image.path()).unwrap();
@@ -59,7 +58,7 @@ fn populated(mkfs: &Mkfs) -> Image {
     image
 }
 
-/// Block numbers that dumpe2fs tells behind `what`, one for each group that has it.
+/// Block numbers that dumpe2fs prints behind `what`, one for each group that has it.
 fn told(image: &Image, what: &str) -> Vec<u64> {
     let mut command = std::process::Command::new("dumpe2fs");
     let said = cmd::run(command.arg(image.path())).unwrap();
@@ -158,7 +157,7 @@ fn places(image: &Image, raw: &Raw<'_>) -> Vec<Place> {
     all
 }
 
-/// One way to damage one place.
+/// A way to damage a place.
 struct Damage {
     name: String,
     region: Region,
@@ -194,7 +193,7 @@ fn damages(places: &[Place]) -> Vec<Damage> {
     all
 }
 
-/// Removes what may go and writes until there is no room.
+/// Removes the files of `GONE`, and writes until the volume is full.
 fn fill(root: &Path) {
     let gone = root.join(GONE);
     let dirs = fs::read_dir(&gone).into_iter().flatten().flatten();
@@ -217,15 +216,15 @@ fn fill(root: &Path) {
     let _ = fs::File::open(root).map(rustix::fs::syncfs);
 }
 
-/// Good files and what is in them.
+/// The undamaged files and their contents.
 fn kept(tree: &Plain) -> Plain {
     let kept = tree.iter().filter(|(path, _)| path.starts_with(KEEP));
     kept.map(|(path, was)| (path.clone(), was.clone()))
         .collect()
 }
 
-/// What became of the volume under `mounter`, and the good files that are lost with it beyond those
-/// that e2fsck alone does not bring back.
+/// The fate of the volume under `mounter`, and the undamaged files that are lost beyond those that
+/// e2fsck alone loses.
 fn outcome(mounter: &Mounter, damaged: &Image, whole: &Plain) -> (String, Vec<String>) {
     let image = damaged.copy().unwrap();
     let mut said = String::from("written");
@@ -312,7 +311,7 @@ fn survives(name: &str, features: &str, each: usize) {
     );
 }
 
-/// With quota, and in the long form without, for a kernel that writes no volumes with quota.
+/// With quota; in the long form also without, for a kernel that does not write volumes with quota.
 fn all_survive(name: &str, features: &str) {
     if !long() {
         return survives(name, &format!("{features},quota"), 7);
@@ -332,7 +331,8 @@ fn writing_onto_a_damaged_volume_without_checksums() {
     all_survive("no checksums", "orphan_file,^metadata_csum");
 }
 
-/// Not a mount that answers nothing: an error, and why.
+/// The mount fails with an error that gives the reason; a mount whose root answers nothing is not
+/// made.
 #[test]
 fn a_volume_without_its_root_is_not_mounted() {
     for features in ["metadata_csum", "^metadata_csum"] {
@@ -342,7 +342,7 @@ fn a_volume_without_its_root_is_not_mounted() {
         assert!(daemon::json(&["info", path]).get("refused").is_none());
         let raw = Raw::new(&image);
         let at = raw.slot("<2>");
-        // It becomes a pipe.
+        // The root's inode becomes a pipe.
         raw.damage_with(
             Region {
                 at,

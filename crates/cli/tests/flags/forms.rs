@@ -1,5 +1,5 @@
-//! Maps that take on their other form, `chattr +e` and `chattr -e`: the same calls on the kernel's
-//! ext4 and on StetFS, and the kernel reads what StetFS left.
+//! Tests of converting maps, by `chattr +e` and `chattr -e`: the same calls on the kernel's ext4
+//! and on StetFS, and the kernel reads the result of StetFS.
 
 use std::fs::{self, File};
 use std::io;
@@ -15,7 +15,7 @@ use crate::common::{capture_image, kernel, kernel_read_only, stetfs_with};
 const EXTENTS: u32 = 0x8_0000;
 const BYTES: u64 = 256 << 20;
 
-/// What is done to a new file or directory before its flags change.
+/// Makes a file or directory whose flags will change.
 type Make = fn(&Path) -> io::Result<()>;
 
 fn blocks(path: &Path, all: impl IntoIterator<Item = u64>) -> io::Result<()> {
@@ -28,7 +28,7 @@ fn blocks(path: &Path, all: impl IntoIterator<Item = u64>) -> io::Result<()> {
 
 fn allocated(path: &Path, mode: FallocateFlags) -> io::Result<()> {
     let file = File::create(path)?;
-    // What has no such extents refuses.
+    // A file with a block map has no unwritten extents, and refuses.
     let _ = rustix::fs::fallocate(&file, mode, 0, 12_288);
     file.sync_all()
 }
@@ -38,8 +38,8 @@ fn names(path: &Path, count: u32) -> io::Result<()> {
     (0..count).try_for_each(|i| fs::write(path.join(format!("{i:0100}")), []))
 }
 
-/// Things by name, and whether both take the same space for them in any form: how full they leave
-/// blocks of a tree or an index is everybody's own business.
+/// Files and directories by name, and whether both implementations must use the same space in any
+/// form: how full they leave tree and index blocks may differ.
 fn things() -> Vec<(&'static str, bool, Make)> {
     vec![
         ("empty", true, |p| blocks(p, [])),
@@ -78,7 +78,7 @@ fn set(path: &Path, extents: bool) -> String {
     format!("{done} {:#x}", ops::flags(path).unwrap())
 }
 
-/// What was answered to each change of form, and what the thing was like after it.
+/// The result of each conversion, and the attributes of the file after it.
 fn answers(dir: &Path) -> Vec<String> {
     let mut said = Vec::new();
     for (name, same_space, make) in things() {
@@ -87,7 +87,7 @@ fn answers(dir: &Path) -> Vec<String> {
             let space = same_space.then(|| (meta.len(), meta.blocks()));
             said.push(format!("{name}, {what}, {space:?}"));
         };
-        // Made with extents, where there are some, and made with a block map.
+        // Made with extents, where the volume has them, and made with a block map.
         let path = dir.join(name);
         make(&path).unwrap_or_else(|e| panic!("{name}: {e}"));
         for extents in [false, false, true, true] {
@@ -146,7 +146,7 @@ fn maps_change_their_form_as_in_the_kernel_on_other_volumes() {
     }
 }
 
-/// What holds its content itself has no map. (StetFS makes no such files.)
+/// A file with its content in the inode has no map. (StetFS makes no such files.)
 #[test]
 fn inline_files_have_no_form_as_in_the_kernel() {
     let image = Image::make(BYTES, &Mkfs::blocks(4096).feature("inline_data")).unwrap();

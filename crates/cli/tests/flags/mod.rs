@@ -1,9 +1,9 @@
 //! The flag matrix: every inode flag, mount option and feature that promises or refuses something,
 //! with every operation that has to honour it, and with a crash where durability is the promise.
 //!
-//! What is expected is what the kernel did when `scripts/flag-matrix` asked it (`kernel.txt`).
-//! `exceptions.txt` has the cells that may differ, each with its reason; one that does not differ
-//! any more fails the test.
+//! The expected results are those of the kernel, recorded by `scripts/flag-matrix` (`kernel.txt`).
+//! `exceptions.txt` lists the cells that may differ, each with its reason; a listed cell that no
+//! longer differs fails the test.
 
 mod forms;
 mod ops;
@@ -23,8 +23,8 @@ use table::Table;
 const KERNEL: &str = include_str!("kernel.txt");
 const EXCEPTIONS: &str = include_str!("exceptions.txt");
 
-/// Rows with these names (`*` at the end: whose names begin so), of those that are run always or,
-/// with `STETFS_FLAGS=all`, of all.
+/// Rows with these names (`*` at the end matches any ending), of the standard rows or, with
+/// `STETFS_FLAGS=all`, of all rows.
 fn rows(names: &str) -> Vec<Row> {
     let long = std::env::var_os("STETFS_FLAGS").is_some_and(|rows| rows == "all");
     let all = rows::all().into_iter();
@@ -32,7 +32,7 @@ fn rows(names: &str) -> Vec<Row> {
         .collect()
 }
 
-/// Of lines `ROWS<tab>OPERATIONS<tab>REASON` the first two.
+/// The first two columns of lines `ROWS<tab>OPERATIONS<tab>REASON`.
 fn exceptions() -> Vec<(&'static str, &'static str)> {
     let lines = EXCEPTIONS
         .lines()
@@ -49,7 +49,7 @@ fn exceptions() -> Vec<(&'static str, &'static str)> {
         .collect()
 }
 
-/// Whether a list of names and beginnings of names, which end in `*`, has this one.
+/// Whether a list of names, and of beginnings of names with `*`, contains this one.
 fn matches(list: &str, name: &str) -> bool {
     list.split(", ").any(|one| match one.strip_suffix('*') {
         Some(beginning) => name.starts_with(beginning),
@@ -129,14 +129,14 @@ fn options_and_features_of_volumes() {
     honours(&rows("tune2fs *, -O *"), "");
 }
 
-/// What is durable at once is so with every preset, …
+/// Synchronous files and directories are durable at once with other logs, …
 #[test]
 fn what_is_synchronous_with_other_logs() {
     honours(&rows(SYNCHRONOUS), "journal=ldj,sync=file");
     honours(&rows(SYNCHRONOUS), "journal=ijournal");
 }
 
-/// … and however the kernel keeps what was written.
+/// … and with other modes of the kernel's cache.
 #[test]
 fn what_is_synchronous_with_other_caches() {
     honours(&rows("file +S"), "writeback_cache");
@@ -145,7 +145,7 @@ fn what_is_synchronous_with_other_caches() {
 
 const SYNCHRONOUS: &str = "file +S, directory +S, directory +D, directory +ScDAdjt";
 
-/// Run by `scripts/flag-matrix`.
+/// Records the kernel's results; run by `scripts/flag-matrix`.
 #[test]
 #[ignore = "asks the kernel, and writes kernel.txt"]
 fn record() {

@@ -1,8 +1,8 @@
-//! The columns of the matrix: operations on what a cell holds.
+//! The columns of the matrix: operations on a cell.
 //!
 //! A cell is a directory with `f` and `g` (20000 bytes each), the directories `d` (with `x`, `sub`
-//! and, of group 77, nothing else) and `e` (with `y`), a link `l`, and a pipe `p`. A row says what
-//! is special about `f` or `d`.
+//! and, of group 77, nothing else) and `e` (with `y`), a link `l`, and a pipe `p`. A row defines
+//! the flags and the like of `f` or `d`.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
@@ -20,17 +20,17 @@ const GETFLAGS: u32 = 0x8008_6601;
 const SETFLAGS: u32 = 0x4008_6602;
 const FSGETXATTR: u32 = 0x801c_581f;
 const FSSETXATTR: u32 = 0x401c_5820;
-/// Where `fsx_projid` begins in `struct fsxattr`.
+/// Offset of `fsx_projid` in `struct fsxattr`.
 const PROJECT: usize = 12;
-/// A time that is neither now nor what anything had.
+/// A time that is neither now nor the time of any file.
 const LONG_AGO: i64 = 1_000_000_000;
 
-/// What of a cell an operation is about.
+/// The part of a cell that an operation uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Group {
     /// `f` and its names.
     File,
-    /// `f`, through a descriptor that is older than its flags.
+    /// `f`, through a descriptor that was opened before its flags were set.
     Held,
     /// `d` and the names in it.
     Dir,
@@ -40,8 +40,8 @@ pub(crate) enum Group {
     Flags,
 }
 
-/// What is looked at besides names, types, owners, modes, links, sizes, content, attributes and
-/// flags.
+/// The attributes compared besides names, types, owners, modes, links, sizes, content, extended
+/// attributes and flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sees {
     Plain,
@@ -64,7 +64,7 @@ impl Op {
         (self.run)(cell)
     }
 
-    /// Whether what it changes may be promised to be durable when it returns.
+    /// Whether its changes may be promised to be durable when it returns.
     pub(crate) fn can_be_durable(&self) -> bool {
         matches!(self.group, Group::File | Group::Dir)
     }
@@ -97,8 +97,8 @@ impl Cell {
     }
 }
 
-/// `EXT4_EXTENTS_FL` and `EXT4_INLINE_DATA_FL`, which cannot be taken away, and
-/// `EXT4_JOURNAL_DATA_FL`, for which root needs a privilege that it has not everywhere
+/// `EXT4_EXTENTS_FL` and `EXT4_INLINE_DATA_FL`, which cannot be cleared, and
+/// `EXT4_JOURNAL_DATA_FL`, for which root needs a privilege that it does not always have
 /// (CAP_SYS_RESOURCE).
 const KEPT: u32 = 0x1008_0000 | JOURNAL_DATA;
 pub(crate) const JOURNAL_DATA: u32 = 0x4000;
@@ -234,7 +234,7 @@ fn name_tmpfile(cell: &Cell) -> io::Result<()> {
     )?)
 }
 
-/// Reads past the page cache, which would answer without asking.
+/// Reads directly, because the page cache would answer without a request.
 fn read(cell: &Cell, flags: i32) -> io::Result<()> {
     let file = OpenOptions::new()
         .read(true)
@@ -248,7 +248,7 @@ fn list(cell: &Cell) -> io::Result<()> {
     fs::read_dir(cell.at("d"))?.try_for_each(|entry| entry.map(drop))
 }
 
-/// Gives `name` an access time and a later time of change, or none later.
+/// Gives `name` an access time, and a later change time if `later`.
 fn accessed(cell: &Cell, name: &str, later: bool) -> io::Result<()> {
     let now = std::time::UNIX_EPOCH
         .elapsed()
@@ -454,7 +454,7 @@ fn access(all: &mut Vec<Op>) {
     });
 }
 
-/// Each flag set on a regular file, a directory and a pipe, in ext4's terms and in those of `struct
+/// Each flag set on a regular file, a directory and a pipe, by ext4's ioctl and by `struct
 /// fsxattr`.
 fn each_flag(all: &mut Vec<Op>) {
     for it in ["f", "d", "p"] {

@@ -1,4 +1,4 @@
-//! The rows of the matrix: what is special about a volume, its mount, or what a cell holds.
+//! The rows of the matrix: special properties of a volume, its mount, or the files of a cell.
 
 use super::ops::Group::{self, Access, Dir, File, Flags, Held};
 
@@ -16,7 +16,7 @@ pub(crate) struct Row {
     pub(crate) flags: [u32; 2],
     /// Operations to run.
     pub(crate) groups: &'static [Group],
-    /// Whether to look what a crash leaves, too.
+    /// Whether to check the state after a crash, too.
     pub(crate) crash: bool,
     /// Run only with `STETFS_FLAGS=all`.
     pub(crate) long: bool,
@@ -48,7 +48,7 @@ fn flag(letters: &str) -> u32 {
         .sum()
 }
 
-/// All rows. What a row's cells do not have of their own they share with the row `plain`.
+/// All rows. Operations for which a row has no cells of its own have the cells of the row `plain`.
 pub(crate) fn all() -> Vec<Row> {
     let plain = Row {
         groups: &[File, Held, Dir, Access, Flags],
@@ -72,7 +72,7 @@ fn row(name: &str, long: bool) -> Row {
     }
 }
 
-/// Names, and whether the row of each is run on demand only.
+/// Names, with whether the row of each is run only on demand.
 fn each<'a>(always: &[&'a str], on_demand: &[&'a str]) -> Vec<(&'a str, bool)> {
     let always = always.iter().map(|name| (*name, false));
     always

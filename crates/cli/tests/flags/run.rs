@@ -1,4 +1,4 @@
-//! Runs a row: the cells are made by the kernel, so that they are the same for whoever is tried.
+//! Runs a row. The kernel makes the cells, so that they are the same for every subject.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, Permissions};
@@ -19,14 +19,14 @@ use super::ops::{self, Cell, JOURNAL_DATA, Op, Sees};
 use super::rows::Row;
 use super::table::{Cells, Outcome, Survival};
 
-/// Nothing is committed for its age meanwhile.
+/// No commit happens because of age meanwhile.
 const NO_COMMITS: &str = "commit=300";
 const BYTES: u64 = 64 << 20;
 const EXTENTS: u32 = 0x8_0000;
-/// Crashed volumes that are looked at at the same time.
+/// Number of crashed volumes checked at the same time.
 const AT_ONCE: usize = 12;
 
-/// Who is tried, and with which options beside the row's.
+/// The tested implementation, with its options beside the row's.
 pub(crate) struct Subject {
     pub(crate) mounter: fn(&str) -> Mounter,
     pub(crate) options: &'static str,
@@ -89,7 +89,7 @@ pub(crate) fn run(row: &Row, ops: &[Op], subject: &Subject) -> Cells {
     cells
 }
 
-/// A crash after an operation.
+/// A volume that crashed after an operation.
 struct Crashed<'a> {
     op: &'a Op,
     image: Image,
@@ -97,7 +97,7 @@ struct Crashed<'a> {
     after: State,
 }
 
-/// Looks what crashes left, of several at once: the kernel takes its time with mounts.
+/// Checks several crashed volumes at the same time, because kernel mounts are slow.
 fn survivals(subject: &Subject, crashed: &mut Vec<Crashed<'_>>, cells: &mut Cells) {
     let left: Vec<Survival> = thread::scope(|scope| {
         let all: Vec<_> = crashed
@@ -114,7 +114,7 @@ fn survivals(subject: &Subject, crashed: &mut Vec<Crashed<'_>>, cells: &mut Cell
 }
 
 impl Crashed<'_> {
-    /// What is left of the operation's cell: recovered by who is tried, read by the kernel.
+    /// The fate of the operation's cell: recovered by the subject, read by the kernel.
     fn survival(&self, subject: &Subject) -> Survival {
         (subject.mounter)("").recover(self.image.path()).unwrap();
         let mounted = Mounter::ext4("").mount(self.image.path()).unwrap();
@@ -128,9 +128,8 @@ impl Crashed<'_> {
     }
 }
 
-/// A volume with a cell for each operation.
-/// `None` if the kernel does not mount such a volume; an error
-/// if it refuses what is special about the row.
+/// A volume with a cell for each operation. `None` if the kernel does not mount such a volume; an
+/// error if it refuses the row's properties.
 fn prepare(row: &Row, ops: &[&Op]) -> Option<(Image, io::Result<()>)> {
     let mut mkfs = Mkfs::blocks(4096).journal_mib(4);
     if row.features.contains("^has_journal") {
@@ -160,7 +159,8 @@ fn prepare(row: &Row, ops: &[&Op]) -> Option<(Image, io::Result<()>)> {
     Some((image, made))
 }
 
-/// Gives `f` and `d` the flag that takes a privilege which not every root has (CAP_SYS_RESOURCE).
+/// Gives `f` and `d` the flag that takes a privilege which root does not always have
+/// (CAP_SYS_RESOURCE).
 fn journal_data(image: &Image, cell: &str, row: &Row) {
     for (name, flags) in ["f", "d"].iter().zip(row.flags) {
         if flags & JOURNAL_DATA != 0 {
@@ -198,7 +198,7 @@ fn make_cell(dir: &Path, row: &Row) -> io::Result<()> {
     Ok(())
 }
 
-/// What a cell holds.
+/// The content of a cell.
 struct State {
     tree: Tree,
     projects: BTreeMap<String, u32>,
@@ -225,7 +225,7 @@ impl State {
         State { tree, projects }
     }
 
-    /// What is different in `other`, briefly.
+    /// The differences of `other`, in short form.
     fn changes(&self, other: &State) -> String {
         let (old, new) = (&self.tree.entries, &other.tree.entries);
         let mut said = Vec::new();
@@ -251,7 +251,7 @@ impl State {
     }
 }
 
-/// An entry in words of which each says one thing, always in this order.
+/// An entry as words, each stating one attribute, always in the same order.
 fn described(e: &Entry, project: Option<&u32>) -> String {
     let time = |t: Option<stetfs_testkit::tree::Time>| match t.map(|t| t.0) {
         None => "-",
@@ -291,7 +291,7 @@ fn now() -> i64 {
 /// The volume as it would be found if its host died now.
 fn crash(image: &Image, mounted: &Mounted) -> Image {
     let stopped = match mounted {
-        // A log that the server empties while its volume is copied would be missing in the copy.
+        // The server stands still, lest it empty its log during the copy.
         Mounted::Stetfs { mount, .. } => mount.pid().map(Stopped::stop),
         Mounted::Kernel(_) => None,
     };
@@ -321,7 +321,7 @@ fn copy(from: &Path) -> Image {
     Image::at(path, scratch)
 }
 
-/// A process that stands still; goes on when this is dropped.
+/// A process that is stopped until this is dropped.
 struct Stopped(Pid);
 
 impl Stopped {

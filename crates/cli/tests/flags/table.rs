@@ -1,5 +1,5 @@
-//! What the kernel did, in a file: one section a row, one line a cell. A section holds only cells
-//! whose outcome is not that of the section `plain`.
+//! The kernel's results in a file: one section per row, one line per cell. A section holds only
+//! cells whose outcome differs from the section `plain`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,18 +7,18 @@ use std::io;
 
 use super::rows::PLAIN;
 
-/// What a crash right after the operation leaves.
+/// The state that a crash right after the operation leaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Survival {
-    /// Nobody looked, or nothing had changed.
+    /// Not checked, or nothing had changed.
     Unasked,
     Kept,
     Lost,
-    /// Neither what was before nor what was after; how it differs from the latter.
+    /// Neither the state before nor the state after; the differences from the latter.
     Part(String),
 }
 
-/// What an operation did.
+/// The outcome of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Outcome {
     /// `ok`, or the name of the error.
@@ -57,7 +57,7 @@ impl Outcome {
         }
     }
 
-    /// An operation failed, and changed nothing.
+    /// The operation failed, and changed nothing.
     pub(crate) fn of_error(e: &io::Error) -> Outcome {
         Outcome {
             result: error_name(e),
@@ -66,7 +66,7 @@ impl Outcome {
         }
     }
 
-    /// There is no such volume or mount.
+    /// The kernel has no such volume or mount.
     pub(crate) fn refused() -> Outcome {
         Outcome {
             result: "refused".to_owned(),
@@ -75,7 +75,7 @@ impl Outcome {
         }
     }
 
-    /// Whether it is `other`, as far as somebody looked.
+    /// Whether it equals `other`, as far as it was checked.
     fn is_as(&self, other: &Outcome) -> bool {
         let asked = self.survival != Survival::Unasked;
         self.result == other.result
@@ -83,7 +83,7 @@ impl Outcome {
             && (!asked || self.survival == other.survival)
     }
 
-    /// How this falls short of what the kernel did; `None` if it does not. More may survive a
+    /// How this falls short of the kernel's outcome; `None` if it does not. More may survive a
     /// crash.
     pub(crate) fn falls_short_of(&self, kernel: &Outcome) -> Option<String> {
         let lost = kernel.survival == Survival::Kept
@@ -156,7 +156,7 @@ impl Table {
             .map(|(_, cells)| cells)
     }
 
-    /// What is expected of a cell.
+    /// The expected outcome of a cell.
     pub(crate) fn cell(&self, row: &str, op: &str) -> Option<&Outcome> {
         self.section(row)?
             .get(op)

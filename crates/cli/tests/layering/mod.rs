@@ -1,18 +1,21 @@
-//! The crates import downwards only (docs and design: "The layers, bottom to top"), and so do the
-//! modules inside of each.
+//! Tests of the layering: crates import only crates below them (docs/architecture.md, "Crates,
+//! bottom to top"), and so do the modules inside each crate.
+mod methods;
 mod modules;
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
 
-/// Who may import whom. `stetfs-` is left out.
-const MAY_IMPORT: [(&str, &[&str]); 20] = [
+use crate::sources::{Source, root, sources};
+
+/// The crates that each crate may import. `stetfs-` is left out.
+const MAY_IMPORT: [(&str, &[&str]); 22] = [
     ("ondisk", &[]),
     ("sync", &[]),
     ("block", &["sync"]),
+    ("format", &["ondisk", "block"]),
     ("nvm", &["block"]),
     ("nbd", &["block"]),
     ("flash", &["block"]),
@@ -26,15 +29,18 @@ const MAY_IMPORT: [(&str, &[&str]); 20] = [
     (
         "stetfs",
         &[
-            "ondisk", "sync", "block", "nvm", "nbd", "cache", "journal", "lanes", "zjournal",
-            "afs", "ext4",
+            "ondisk", "sync", "block", "format", "nvm", "nbd", "cache", "journal", "lanes",
+            "zjournal", "afs", "ext4",
         ],
     ),
     ("capi", &["stetfs"]),
     ("fuse", &["stetfs"]),
+    ("cli", &["stetfs", "fuse"]),
     (
-        "cli",
-        &["stetfs", "fuse", "bench", "crash", "flash", "flashlab"],
+        "lab",
+        &[
+            "stetfs", "fuse", "cli", "bench", "crash", "flash", "flashlab",
+        ],
     ),
     (
         "crash",
@@ -51,15 +57,8 @@ const MAY_IMPORT: [(&str, &[&str]); 20] = [
     ("testkit", &[]),
 ];
 
-/// May import everything: the benchmarks.
+/// The crate that may import everything: the benchmarks.
 const TOP: &str = "bench";
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .ancestors()
-        .nth(2)
-        .unwrap()
-}
 
 fn short(name: &str) -> Option<&str> {
     if name == "stetfs" {
@@ -97,7 +96,7 @@ fn crates_import_downwards_only() {
             continue;
         };
         for dependency in package["dependencies"].as_array().unwrap() {
-            // Tests may use what they like.
+            // Tests may use anything.
             if dependency["kind"] == "dev" {
                 continue;
             }
@@ -116,76 +115,48 @@ fn crates_import_downwards_only() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// `ext4` uses the journal's façade: it never names a scheme or what the schemes are made of.
+/// `ext4` uses the journal's façade: it names neither a scheme nor the parts of schemes.
 #[test]
 fn the_file_system_names_no_journal_scheme() {
     let mut wrong = Vec::new();
-    let mut files = 0;
-    let mut dirs = vec![root().join("crates/ext4/src")];
-    while let Some(dir) = dirs.pop() {
-        for entry in std::fs::read_dir(dir).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                dirs.push(path);
-                continue;
-            }
-            files += 1;
-            let text = std::fs::read_to_string(&path).unwrap();
-            for (n, line) in text.lines().enumerate() {
-                let code = line.split("//").next().unwrap_or_default();
-                if ["Jbd2", "jbd2::", "journal::policy", "journal::engine"]
-                    .iter()
-                    .any(|w| code.contains(w))
-                {
-                    wrong.push(format!("{}:{}: {}", path.display(), n + 1, line.trim()));
-                }
+    let sources = sources(&["crates/ext4/src"], ".rs");
+    for Source { path, lines } in &sources {
+        for (n, line) in lines.iter().enumerate() {
+            let code = line.split("//").next().unwrap_or_default();
+            if ["Jbd2", "jbd2::", "journal::policy", "journal::engine"]
+                .iter()
+                .any(|w| code.contains(w))
+            {
+                wrong.push(format!("{path}:{}: {}", n + 1, line.trim()));
             }
         }
     }
-    assert!(files > 5, "the sources were found");
+    assert!(sources.len() > 5, "the sources were found");
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Modules that may import each other, and why.
+/// Modules that may import each other, with the reason.
 struct Circle {
     krate: &'static str,
     modules: &'static [&'static str],
     because: &'static str,
 }
 
-const CIRCLES: [Circle; 2] = [
-    Circle {
-        krate: "journal",
-        modules: &[
-            "compose",
-            "compose::part",
-            "compose::preset",
-            "jbd2::log",
-            "jbd2::parts",
-            "log",
-        ],
-        because: "a composition hands out the formats of logs, and a log is made as a composition \
+const CIRCLES: [Circle; 1] = [Circle {
+    krate: "journal",
+    modules: &[
+        "compose",
+        "compose::part",
+        "compose::preset",
+        "jbd2::log",
+        "jbd2::parts",
+        "log",
+    ],
+    because: "a composition hands out the formats of logs, and a log is made as a composition \
                   says; jbd2's parts are the ones that stand where nobody names others",
-    },
-    Circle {
-        krate: "journal",
-        modules: &[
-            "edges",
-            "engine",
-            "engine::checkpoint_list",
-            "engine::files",
-            "engine::flush",
-            "engine::journal",
-            "engine::queue",
-            "engine::spread",
-            "handle",
-        ],
-        because: "the engine's state has a part in the file of each of its operations, which are \
-                  methods of the whole",
-    },
-];
+}];
 
-/// Inside a crate no modules import each other in a circle, but for those above.
+/// Inside a crate no modules import each other in a circle, except those listed above.
 #[test]
 fn modules_import_downwards() {
     let mut wrong = Vec::new();
@@ -195,9 +166,9 @@ fn modules_import_downwards() {
         let folder = entry.unwrap().path();
         let krate = folder.file_name().unwrap().to_str().unwrap();
         let modules = modules::Modules::read(&folder.join("src"));
-        let edges = modules.edges();
+        let edges = modules.imports();
         seen += edges.len();
-        for circle in modules.circles() {
+        for circle in modules::circles(&edges) {
             let is_it =
                 |c: &&Circle| c.krate == krate && circle.iter().eq(c.modules.iter().copied());
             if let Some(at) = allowed.iter().position(is_it) {
@@ -221,5 +192,156 @@ fn modules_import_downwards() {
             "{krate}: {modules:?} are no circle any more: strike them from the list ({because})"
         ));
     }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// The floors of a crate, from the bottom. The longest name that is a prefix of a module's path
+/// decides its floor, so `engine` stands for its submodules that are not listed. Modules without
+/// such a prefix are on no floor.
+struct Floors {
+    krate: &'static str,
+    floors: &'static [&'static [&'static str]],
+    /// The least number of imports among them; fewer mean that the search failed.
+    imports: usize,
+}
+
+const FLOORS: [Floors; 3] = [
+    Floors {
+        krate: "ext4",
+        floors: &[
+            &["error", "types", "geometry", "content", "verified"],
+            &["durability"],
+            &["state"],
+            &["volume"],
+            &["space"],
+            &["quota"],
+            &["inode", "xattr"],
+            &["data"],
+            &["names"],
+            &["fs"],
+            &["ops"],
+            &["mount"],
+        ],
+        imports: 300,
+    },
+    Floors {
+        krate: "journal",
+        floors: &[
+            &["ids", "error", "canary", "damage", "stats", "head"],
+            &["policy", "edges", "gate", "limits", "tx"],
+            &["engine::config"],
+            &["engine::base"],
+            &[
+                "engine::flush_clock",
+                "engine::validity",
+                "engine::record_state",
+                "engine::syncs",
+            ],
+            &["engine::log_space", "engine::lanes"],
+            &["engine::in_flight", "engine::spread"],
+            &["engine"],
+            &["handle"],
+            &["journal", "records"],
+        ],
+        imports: 100,
+    },
+    Floors {
+        krate: "fuse",
+        floors: &[
+            &["api"],
+            &["system"],
+            &["wire"],
+            &["transport"],
+            &["mount"],
+            &["helper"],
+            &["dispatch"],
+            &["requests"],
+            &["session"],
+            &["server"],
+        ],
+        imports: 100,
+    },
+];
+
+impl Floors {
+    fn of(&self, module: &str) -> Option<usize> {
+        let len = |name: &&str| match module.strip_prefix(name) {
+            Some(rest) if rest.is_empty() || rest.starts_with("::") => Some(name.len()),
+            _ => None,
+        };
+        let longest = |names: &&[&str]| names.iter().filter_map(len).max();
+        let floors = self.floors.iter().enumerate();
+        let matching = floors.filter_map(|(floor, names)| Some((longest(names)?, floor)));
+        matching.max().map(|(_, floor)| floor)
+    }
+}
+
+/// Inside these crates a module imports and calls only modules on its own floor or below.
+#[test]
+fn the_floors_inside_crates_hold() {
+    for crates in &FLOORS {
+        let src = root().join("crates").join(crates.krate).join("src");
+        let modules = modules::Modules::read(&src);
+        let (mut upwards, mut seen) = (BTreeSet::new(), 0);
+        for (from, all) in modules.imports().into_iter().chain(modules.calls()) {
+            for to in all {
+                let floors = crates.of(&from).zip(crates.of(&to));
+                seen += usize::from(floors.is_some());
+                if floors.is_some_and(|(from, to)| to > from) {
+                    upwards.insert((from.clone(), to));
+                }
+            }
+        }
+        let krate = crates.krate;
+        assert!(
+            seen > crates.imports,
+            "{krate}: the imports were found, not {seen}"
+        );
+        assert!(
+            upwards.is_empty(),
+            "{krate}: these import or call upwards: {upwards:#?}"
+        );
+    }
+}
+
+/// A type whose methods are in several folders calls them downwards: no folders of a crate call
+/// each other's methods of `self` in a circle.
+#[test]
+fn folders_call_downwards() {
+    let (mut wrong, mut seen) = (Vec::new(), 0);
+    for entry in std::fs::read_dir(root().join("crates")).unwrap() {
+        let path = entry.unwrap().path();
+        let modules = modules::Modules::read(&path.join("src"));
+        let mut folders = modules::Edges::new();
+        for (from, all) in modules.calls() {
+            let from = modules.folder(&from);
+            for to in &all {
+                let to = modules.folder(to);
+                seen += 1;
+                // A folder and one inside it have one subject.
+                let is_inside = |a: &str, b: &str| format!("{a}::").starts_with(&format!("{b}::"));
+                if !is_inside(to, from) && !is_inside(from, to) {
+                    folders.entry(from.into()).or_default().insert(to.into());
+                }
+            }
+        }
+        let circles = modules::circles(&folders);
+        wrong.extend(circles.into_iter().map(|circle| (path.clone(), circle)));
+    }
+    assert!(seen > 300, "the calls were found, not {seen}");
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Operations of users are in `ops`; only opening, recovery and unmounting are in `mount`.
+#[test]
+fn the_facade_has_its_methods_in_ops_and_mount() {
+    let src = "crates/ext4/src/";
+    let mut sources = sources(&[src], ".rs");
+    sources.retain(|source| source.lines.iter().any(|line| line == "impl Fs {"));
+    let found = sources.len();
+    let is_right = |folder: &str| folder.starts_with("ops/") || folder.starts_with("mount/");
+    sources.retain(|source| !source.path.strip_prefix(src).is_some_and(is_right));
+    let wrong: Vec<String> = sources.into_iter().map(|source| source.path).collect();
+    assert!(found > 30, "the façade was found");
     assert!(wrong.is_empty(), "{wrong:#?}");
 }

@@ -1,13 +1,19 @@
-//! The modules of a crate, and which of them imports which, read off the sources.
+//! The modules of a crate and their imports, read from the sources.
 //!
-//! A module is a file. It imports what its `use` trees and its qualified paths name; a name that
-//! another module only passes on (`pub use`) counts as the module's that declares it. What is
-//! called as a method cannot be seen. Tests, comments and texts are left out.
+//! A module is a file. It imports the targets of its `use` trees and of its qualified paths; a name
+//! that another module re-exports (`pub use`) counts for the module that declares it. It calls the
+//! modules that declare the methods of `self` which it calls. Tests, comments and string literals
+//! are left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// A path of modules and, perhaps, an item behind them.
+use super::methods::{Method, Methods};
+
+/// The modules that each module refers to.
+pub(super) type Edges = BTreeMap<String, BTreeSet<String>>;
+
+/// A path of modules, possibly with an item at the end.
 type Names = Vec<String>;
 
 /// The modules of a crate.
@@ -15,13 +21,14 @@ pub(super) struct Modules {
     files: BTreeMap<Names, File>,
 }
 
-/// What a file says of others.
+/// The references of a file to other modules.
 #[derive(Default)]
 struct File {
-    /// Names that `use` brings: what they are called here, and what they are.
+    /// Names that `use` brings into scope: the local name and the path.
     uses: Vec<Use>,
-    /// Qualified paths outside of these, as they are written.
+    /// Qualified paths outside of `use`, as they are written.
     paths: Vec<Names>,
+    methods: Methods,
     /// All other words.
     words: BTreeSet<String>,
 }
@@ -29,47 +36,24 @@ struct File {
 struct Use {
     name: String,
     path: Names,
-    /// It is passed on to others.
+    /// The name is re-exported.
     public: bool,
 }
 
 impl Modules {
-    /// Those below a folder of sources.
+    /// Reads the modules below a folder of sources.
     pub(super) fn read(src: &Path) -> Modules {
         let mut files = BTreeMap::new();
         read_folder(src, &mut Vec::new(), &mut files);
         Modules { files }
     }
 
-    /// The circles: the modules of each that import each other, directly or by way of others.
-    pub(super) fn circles(&self) -> Vec<BTreeSet<String>> {
-        let edges = self.edges();
-        let above = |from: &String| {
-            let (mut seen, mut next) = (BTreeSet::new(), vec![from]);
-            while let Some(module) = next.pop() {
-                for to in edges.get(module).into_iter().flatten() {
-                    if seen.insert(to.clone()) {
-                        next.push(to);
-                    }
-                }
-            }
-            seen
-        };
-        let reach: BTreeMap<&String, _> = edges.keys().map(|m| (m, above(m))).collect();
-        let mut circles = BTreeSet::new();
-        for (module, reached) in reach.iter().filter(|(m, reached)| reached.contains(**m)) {
-            let back = |other: &&String| reach.get(*other).is_some_and(|r| r.contains(*module));
-            circles.insert(reached.iter().filter(back).cloned().collect());
-        }
-        circles.into_iter().collect()
-    }
-
-    /// What each module imports.
-    pub(super) fn edges(&self) -> BTreeMap<String, BTreeSet<String>> {
-        let mut edges: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    /// The imports of each module.
+    pub(super) fn imports(&self) -> Edges {
+        let mut edges = Edges::new();
         for (module, file) in &self.files {
             let used = file.uses.iter();
-            // Who only passes a name on does not need it.
+            // A name that is only re-exported is not used by the module itself.
             let used = used.filter(|u| !u.public || file.words.contains(&u.name));
             for path in used.map(|u| &u.path).chain(&file.paths) {
                 let Some(to) = self.declares(module, path, 0) else {
@@ -83,10 +67,42 @@ impl Modules {
         edges
     }
 
-    /// The module that declares what a path in `module` names; `None` if it is no module of the
-    /// crate.
+    /// The other modules whose methods each module calls.
+    pub(super) fn calls(&self) -> Edges {
+        let mut declared: BTreeMap<&Method, Vec<&Names>> = BTreeMap::new();
+        for (module, file) in &self.files {
+            for method in &file.methods.declared {
+                declared.entry(method).or_default().push(module);
+            }
+        }
+        let mut edges = Edges::new();
+        for (module, file) in &self.files {
+            let called = file.methods.called.iter();
+            let common = |to: &&&Names| to.iter().zip(module).take_while(|(a, b)| a == b).count();
+            // Types of one name may be in several folders: the nearest is meant.
+            let called =
+                called.filter_map(|method| declared.get(method)?.iter().max_by_key(common));
+            for to in called.filter(|to| **to != module) {
+                edges.entry(shown(module)).or_default().insert(shown(to));
+            }
+        }
+        edges
+    }
+
+    /// The folder of a module: its own if it has one.
+    pub(super) fn folder<'m>(&self, module: &'m str) -> &'m str {
+        let inside = format!("{module}::");
+        let has_own = self.files.keys().any(|m| shown(m).starts_with(&inside));
+        match module.rsplit_once("::") {
+            Some((folder, _)) if !has_own => folder,
+            _ => module,
+        }
+    }
+
+    /// The module that declares the target of a path in `module`; `None` if no module of the crate
+    /// does.
     fn declares(&self, module: &Names, path: &[String], depth: usize) -> Option<Names> {
-        // Two modules may pass one name on to each other.
+        // Two modules may re-export a name from each other.
         let (first, rest) = path.split_first().filter(|_| depth < 8)?;
         let mut at = module.clone();
         let mut rest = rest;
@@ -123,7 +139,29 @@ impl Modules {
     }
 }
 
-/// A module as a reader knows it.
+/// The circles: sets of modules that refer to each other, directly or indirectly.
+pub(super) fn circles(edges: &Edges) -> BTreeSet<BTreeSet<String>> {
+    let above = |from: &String| {
+        let (mut seen, mut next) = (BTreeSet::new(), vec![from]);
+        while let Some(module) = next.pop() {
+            for to in edges.get(module).into_iter().flatten() {
+                if seen.insert(to.clone()) {
+                    next.push(to);
+                }
+            }
+        }
+        seen
+    };
+    let reach: BTreeMap<&String, _> = edges.keys().map(|m| (m, above(m))).collect();
+    let mut circles = BTreeSet::new();
+    for (module, reached) in reach.iter().filter(|(m, reached)| reached.contains(**m)) {
+        let back = |other: &&String| reach.get(*other).is_some_and(|r| r.contains(*module));
+        circles.insert(reached.iter().filter(back).cloned().collect());
+    }
+    circles
+}
+
+/// The name of a module as a path.
 fn shown(module: &Names) -> String {
     match &module[..] {
         [] => "crate".into(),
@@ -157,16 +195,19 @@ fn read_folder(folder: &Path, module: &mut Names, files: &mut BTreeMap<Names, Fi
 impl File {
     fn parse(text: &str) -> File {
         let words = without_tests(&words(text));
-        let mut words = Words(&words);
-        let (mut file, mut before) = (File::default(), "");
+        let mut file = File {
+            methods: Methods::of(&words),
+            ..File::default()
+        };
+        let (mut words, mut before) = (Words(&words), "");
         while let Some(word) = words.next() {
-            // Who may see something (`pub(in path)`) imports nothing.
+            // A visibility (`pub(in path)`) imports nothing.
             if word == "pub" && words.peek() == "(" {
                 while !["", ")"].contains(&words.peek()) {
                     words.next();
                 }
             }
-            // `use<'a>` says what a type captures.
+            // `use<'a>` lists the captures of a type.
             if word == "use" && words.peek() != "<" {
                 file.add_tree(&mut words, &[], ["pub", ")"].contains(&before));
             } else if is_name(word) {
@@ -185,7 +226,7 @@ impl File {
         file
     }
 
-    /// Reads a tree of `use`, or one of its branches, that hangs below `above`.
+    /// Reads a tree of `use`, or one of its branches, below the path `above`.
     fn add_tree(&mut self, words: &mut Words<'_>, above: &[String], public: bool) {
         let mut path = above.to_vec();
         let mut name = None;
@@ -218,7 +259,7 @@ impl File {
     }
 }
 
-/// What is still to be read of a file.
+/// The rest of a file that is still to be read.
 struct Words<'w>(&'w [&'w str]);
 
 impl<'w> Words<'w> {
@@ -228,12 +269,12 @@ impl<'w> Words<'w> {
         Some(first)
     }
 
-    /// The next word; nothing at the end.
+    /// The next word; empty at the end.
     fn peek(&self) -> &'w str {
         self.0.first().copied().unwrap_or_default()
     }
 
-    /// The one behind it.
+    /// The word after the next.
     fn behind(&self) -> &'w str {
         self.0.get(1).copied().unwrap_or_default()
     }
@@ -243,7 +284,7 @@ fn is_name(word: &str) -> bool {
     word.starts_with(|c: char| c.is_alphabetic() || c == '_')
 }
 
-/// The words and signs of a source.
+/// The words and signs of a source text.
 fn words(text: &str) -> Vec<&str> {
     let mut words = Vec::new();
     let mut rest = text;
@@ -273,7 +314,7 @@ fn words(text: &str) -> Vec<&str> {
     words
 }
 
-/// Bytes of the literal of a text or a character, if there is one.
+/// The length of a string or character literal at the start, bytes; `None` if there is none.
 fn text_len(rest: &str) -> Option<usize> {
     let raw = rest
         .strip_prefix('r')
@@ -304,7 +345,7 @@ fn text_len(rest: &str) -> Option<usize> {
     Some(rest.len())
 }
 
-/// Leaves out what is `#[cfg(test)]`.
+/// Removes items with `#[cfg(test)]`.
 fn without_tests<'w>(words: &[&'w str]) -> Vec<&'w str> {
     const MARK: [&str; 7] = ["#", "[", "cfg", "(", "test", ")", "]"];
     let mut left = Vec::new();
@@ -320,7 +361,7 @@ fn without_tests<'w>(words: &[&'w str]) -> Vec<&'w str> {
     left
 }
 
-/// Words of the item, or field, that begins here.
+/// The number of words of the item, or field, that begins here.
 fn item_len(words: &[&str]) -> usize {
     let mut depth = 0;
     for (at, word) in words.iter().enumerate() {
@@ -368,11 +409,14 @@ fn circles_are_seen_through_trees_and_what_is_passed_on() {
         }
     };
     let plain = modules("pub struct Deep;");
-    let edges: Vec<_> = plain.edges().into_iter().collect();
+    let edges: Vec<_> = plain.imports().into_iter().collect();
     let set = |all: &[&str]| all.iter().map(|m| m.to_string()).collect::<BTreeSet<_>>();
     let b = ("b".to_owned(), set(&["a::deep", "c"]));
     assert_eq!(edges, [b, ("c".to_owned(), set(&["a::deep"]))]);
-    assert!(plain.circles().is_empty());
-    let circle = modules("pub struct Deep(super::super::c::C);").circles();
-    assert_eq!(circle, [set(&["a::deep", "c"])]);
+    assert!(circles(&plain.imports()).is_empty());
+    let circle = circles(&modules("pub struct Deep(super::super::c::C);").imports());
+    assert_eq!(circle, [set(&["a::deep", "c"])].into());
+    let split = modules("impl C { fn x(&self) { self.y() } } impl c::C { fn y(&self) {} }");
+    assert!(split.calls().is_empty(), "both are in one file");
+    assert_eq!((split.folder("a::deep"), split.folder("a")), ("a", "a"));
 }

@@ -1,4 +1,4 @@
-//! Servers of network block devices: nbdkit and qemu-nbd, on sockets of their own or on TCP.
+//! Servers of network block devices for tests: nbdkit and qemu-nbd, on sockets or on TCP.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -9,17 +9,17 @@ use stetfs_testkit::{Image, Scratch, cmd, wait_until};
 
 use crate::common::daemon::{fails, json, ok, stetfs};
 
-/// A server that ends when it is dropped, or this process does.
+/// A server that ends when it is dropped, or when this process ends.
 pub(crate) struct Server {
     child: Child,
-    /// Of its default export.
+    /// The address of its default export.
     pub(crate) address: String,
-    /// Where it is on TCP.
+    /// Its port on TCP.
     pub(crate) port: Option<u16>,
 }
 
 impl Server {
-    /// Starts a program that listens at `socket`; waits until it does.
+    /// Starts a program that listens at `socket`, and waits until it does.
     fn start(program: &str, args: &[&str], socket: &Path) -> Server {
         let _ = std::fs::remove_file(socket);
         let mut command = cmd::tied(program, libc::SIGKILL);
@@ -54,7 +54,7 @@ impl Server {
         Server::start("qemu-nbd", &[&place, args].concat(), socket)
     }
 
-    /// `nbdkit` with an image on a port of TCP, one that nobody has if none is named.
+    /// `nbdkit` with an image on a TCP port, a free one if none is given.
     pub(crate) fn tcp(image: &Image, port: Option<u16>, args: &[&str]) -> Server {
         Server::tcp_at("127.0.0.1", image, port, args)
     }
@@ -77,20 +77,20 @@ impl Server {
     }
 }
 
-/// `nbdkit` with an image that a shell starts again a moment after it was killed.
+/// `nbdkit` with an image, which a shell restarts a moment after it was killed.
 ///
-/// A test that starts it itself may wait for itself: a child has copies of all files of its
-/// process until it is what it becomes, and closing one that is being synced waits for the sync,
-/// which waits for the server.
+/// A test that restarts it itself may block itself: a child has copies of all its parent's files
+/// until it executes its program, and closing a file that is being synced waits for the sync, which
+/// waits for the server.
 pub(crate) struct Restarted {
     shell: Child,
     pid_file: PathBuf,
-    /// Of its default export.
+    /// The address of its default export.
     pub(crate) address: String,
 }
 
 impl Restarted {
-    /// On TCP, or on a socket in `place`.
+    /// Listens on TCP, or on a socket in `place`.
     pub(crate) fn new(place: &Place, image: &Image, tcp: bool) -> Restarted {
         let (socket, pid_file) = (place.beside("s"), place.beside("pid"));
         let port = free_port();
@@ -119,14 +119,14 @@ impl Restarted {
         server
     }
 
-    /// Of the one that runs, when it listens.
+    /// The process id of the running server, when it listens.
     fn pid(&self) -> i32 {
         let read = || std::fs::read_to_string(&self.pid_file).unwrap_or_default();
         wait_until("that the server listens", || read().ends_with('\n'));
         read().trim().parse().unwrap()
     }
 
-    /// Ends the one that runs, as a machine that loses its power, and waits for the next.
+    /// Kills the running server, as a power loss would, and waits for the next.
     pub(crate) fn kill(&self) {
         let pid = self.pid();
         std::fs::remove_file(&self.pid_file).unwrap();
@@ -143,7 +143,7 @@ impl Drop for Restarted {
     }
 }
 
-/// A port of TCP that nobody has.
+/// A free TCP port.
 fn free_port() -> u16 {
     let any = TcpListener::bind("127.0.0.1:0").unwrap();
     any.local_addr().unwrap().port()
@@ -155,13 +155,13 @@ pub(crate) fn address(socket: &Path) -> String {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // As a machine that loses its power: it has no time to end.
+        // As a power loss: it has no time to shut down.
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 }
 
-/// A place to mount on; taken down when dropped.
+/// A directory to mount on; taken down when dropped.
 pub(crate) struct Place {
     scratch: Scratch,
     dir: PathBuf,
@@ -175,7 +175,7 @@ impl Place {
         Place { scratch, dir }
     }
 
-    /// A path for a socket, or something else, that goes with it.
+    /// A path for a socket or another file, removed together with it.
     pub(crate) fn beside(&self, name: &str) -> PathBuf {
         self.scratch.path().join(name)
     }
@@ -200,7 +200,7 @@ impl Place {
         fails(&["mount", "-o", options, address, self.dir()], code, words);
     }
 
-    /// What `stat` says of the server.
+    /// The network section of `stat`.
     pub(crate) fn network(&self) -> serde_json::Value {
         json(&["stat", self.dir()])["device"]["network"].clone()
     }
@@ -209,14 +209,15 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         if stetfs_testkit::mount::is_mounted(&self.dir) {
-            // On failure only: the tests take their mounts down.
+            // Needed after a failure only: the tests take their mounts down.
             let _ = stetfs(&["umount", self.dir()]);
             stetfs_testkit::mount::detach(&self.dir);
         }
     }
 }
 
-/// Certificates for a server named `name`, in a directory: its own authority's, and a client's.
+/// Certificates for a server named `name`, in a directory: the certificates of its authority, and
+/// of a client.
 pub(crate) fn certificates(dir: &Path, name: &str) {
     std::fs::create_dir(dir).unwrap();
     let openssl = |args: &str| {

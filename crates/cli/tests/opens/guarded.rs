@@ -1,4 +1,5 @@
-//! Immutable and append-only files: nobody reads what the server refused, however it was stored.
+//! Tests of immutable and append-only files: data that the server refused is never read, however it
+//! was stored.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,7 +16,7 @@ use super::{errno, on, read_write, unmount, with_flags};
 use crate::common::daemon::{Daemon, ok};
 use crate::common::{kernel, stetfs_with};
 
-/// Pages of the files here.
+/// Size of the files here, bytes.
 const LEN: usize = 3 * 4096;
 const FORGED: &[u8] = b"forged";
 
@@ -28,7 +29,7 @@ fn original() -> Vec<u8> {
         .collect()
 }
 
-/// A file of which everything is cached.
+/// A file that is cached completely.
 fn make(path: &Path) {
     fs::write(path, original()).unwrap();
     fs::set_permissions(path, PermissionsExt::from_mode(0o666)).unwrap();
@@ -36,19 +37,19 @@ fn make(path: &Path) {
 }
 
 fn map(file: &File, prot: ProtFlags) -> rustix::io::Result<*mut u8> {
-    // SAFETY: a new mapping, that nobody else knows of.
+    // SAFETY: a new mapping, used here only.
     let place =
         unsafe { rustix::mm::mmap(std::ptr::null_mut(), LEN, prot, MapFlags::SHARED, file, 0) };
     place.map(<*mut std::ffi::c_void>::cast)
 }
 
 fn unmap(place: *mut u8) {
-    // SAFETY: nobody uses the mapping from here on.
+    // SAFETY: the mapping is not used from here on.
     unsafe { rustix::mm::munmap(place.cast(), LEN) }.unwrap();
 }
 
-/// Appending works, reading and mapping to read too; nothing that is there can be mapped to be
-/// written.
+/// Appending works, and so do reading and mapping for reading; existing content cannot be mapped
+/// for writing.
 pub(super) fn append_only_files_are_not_forged(root: &Path) {
     let path = root.join("log");
     make(&path);
@@ -61,7 +62,7 @@ pub(super) fn append_only_files_are_not_forged(root: &Path) {
                 let mut part = [0; 4];
                 log.read_exact_at(&mut part, 9).unwrap();
                 assert_eq!(part, original()[9..13]);
-                // What O_APPEND is taken from is not written over.
+                // A descriptor that loses O_APPEND cannot overwrite.
                 let flags = rustix::fs::fcntl_getfl(&log).unwrap();
                 if rustix::fs::fcntl_setfl(&log, flags - rustix::fs::OFlags::APPEND).is_ok() {
                     assert_eq!(errno(log.write_at(FORGED, 0)), Some(libc::EPERM));
@@ -70,7 +71,7 @@ pub(super) fn append_only_files_are_not_forged(root: &Path) {
                     });
                 }
             }
-            // Where a mapping could not be refused.
+            // Such a mapping was refused.
             Err(e) => assert_eq!(e.raw_os_error(), Some(libc::EPERM)),
         }
         assert_eq!(fs::read(&path).unwrap(), original());
@@ -82,15 +83,14 @@ pub(super) fn append_only_files_are_not_forged(root: &Path) {
         }
         let all = [original(), b"more\nmore\nmore\n".to_vec()].concat();
         assert_eq!(fs::read(&path).unwrap(), all);
-        // SAFETY: the mapping is as long, and nobody writes there.
+        // SAFETY: the mapping is as long, and is not written to.
         let mapped = unsafe { std::slice::from_raw_parts(place, LEN) };
         assert_eq!(mapped, original());
         unmap(place);
     });
 }
 
-/// Somebody who has mapped a file, and stores there when he is told: in a process of his own, which
-/// may end by that (SIGBUS).
+/// A process that has a file mapped, and stores to it on request; the store may kill it (SIGBUS).
 struct Mapper {
     child: Child,
     said: BufReader<std::process::ChildStdout>,
@@ -123,7 +123,7 @@ for line in sys.stdin:
         this
     }
 
-    /// What he says; empty if he has ended.
+    /// The next line of its output; empty if it has ended.
     fn next(&mut self) -> String {
         let mut line = String::new();
         self.said.read_line(&mut line).unwrap();
@@ -132,7 +132,7 @@ for line in sys.stdin:
 
     fn store(&mut self, at: usize, sync: &str) -> String {
         let text = std::str::from_utf8(FORGED).unwrap();
-        // He may be gone.
+        // The process may be gone.
         let _ = writeln!(self.child.stdin.as_ref().unwrap(), "{at} {text} {sync}");
         self.next()
     }
@@ -149,13 +149,13 @@ fn stored_at(mut content: Vec<u8>, at: usize) -> Vec<u8> {
     content
 }
 
-/// Stores by a mapping that is older than the flag, and syncs that.
+/// Stores through a mapping that is older than the flag, and syncs that.
 fn store_by_an_older_mapping(root: &Path, flag: &str) {
     let path = root.join(format!("f-{flag}"));
     make(&path);
     let mut mapper = Mapper::of(&path);
     with_flags(&path, flag, || {
-        // Linux ends him, or the server refuses what he stores.
+        // Linux kills the process, or the server refuses the stored data.
         let said = mapper.store(4096, "sync");
         assert!(["", "refused 1"].contains(&said.as_str()), "{said}");
         wait_until("the end of what was refused", || {
@@ -164,7 +164,7 @@ fn store_by_an_older_mapping(root: &Path, flag: &str) {
         mapper.end();
         let reader = File::open(&path).unwrap();
         let place = map(&reader, ProtFlags::READ).unwrap();
-        // SAFETY: the mapping is as long, and nobody can write there.
+        // SAFETY: the mapping is as long, and cannot be written to.
         let mapped = unsafe { std::slice::from_raw_parts(place, LEN) };
         assert_eq!(mapped, original());
         unmap(place);
@@ -176,7 +176,7 @@ pub(super) fn what_is_stored_by_an_older_mapping_of_an_immutable_file_goes(root:
     store_by_an_older_mapping(root, "i");
 }
 
-/// The kernel's ext4 takes these stores.
+/// The kernel's ext4 accepts these stores.
 #[test]
 fn what_is_stored_by_an_older_mapping_of_an_append_only_file_goes() {
     for options in ["", "opens=handles"] {
@@ -185,16 +185,16 @@ fn what_is_stored_by_an_older_mapping_of_an_append_only_file_goes() {
     }
 }
 
-/// Before the server had anything to refuse.
+/// A store before the server had anything to refuse.
 fn what_an_older_mapping_has_is_not_seen_by_who_opens_later(root: &Path) {
     let path = root.join("f");
     make(&path);
     let mut mapper = Mapper::of(&path);
     with_flags(&path, "i", || {
-        // Linux ends him.
+        // Linux kills the process.
         let said = mapper.store(4096, "later");
         assert!(["", "stored"].contains(&said.as_str()), "{said}");
-        // Who reads while his store is refused may get an error, and nothing else.
+        // A reader may get an error while the store is being refused, and never other data.
         wait_until("an answer", || match fs::read(&path) {
             Ok(content) => {
                 assert_eq!(content, original());
@@ -251,7 +251,7 @@ pub(super) fn what_was_stored_before_a_file_is_guarded_stays(root: &Path) {
     }
 }
 
-/// A remount goes on with what is open, also for writing.
+/// A remount keeps open files usable, also those open for writing.
 #[test]
 fn a_remount_goes_on_with_what_was_opened_before_it_was_guarded() {
     for options in ["", "opens=handles"] {
@@ -273,7 +273,7 @@ fn a_remount_goes_on_with_what_was_opened_before_it_was_guarded() {
     }
 }
 
-/// Whether something may be done is said as it is.
+/// Queries of permissions answer correctly.
 pub(super) fn who_asks_is_told_of_guards(root: &Path) {
     let path = root.join("f");
     make(&path);
@@ -292,7 +292,7 @@ pub(super) fn who_asks_is_told_of_guards(root: &Path) {
     with_flags(&path, "a", || assert_eq!(may(Access::WRITE_OK), Ok(())));
 }
 
-/// Why acct(2) does not take a file; what it takes is given back at once.
+/// The reason why acct(2) refuses a file; a file that it accepts is released at once.
 fn acct(path: &Path) -> Option<i32> {
     let path = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
     // SAFETY: a string that ends with NUL, and none.
@@ -307,12 +307,12 @@ fn acct(path: &Path) -> Option<i32> {
     (taken != 0).then(|| why.raw_os_error().unwrap())
 }
 
-/// openat(2) as a request of io_uring, by a thread of its own, which is of this user.
+/// openat(2) as an io_uring request, by a thread that runs as this user.
 fn open_by_uring(path: &Path, flags: i32, user: u32) -> std::io::Result<RawFd> {
     let name = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
     let open = move || {
         if user != 0 {
-            // SAFETY: of this thread alone, which ends soon.
+            // SAFETY: the call affects this thread only, which ends soon.
             unsafe { libc::syscall(libc::SYS_setresuid, user, user, user) };
         }
         let mut ring = io_uring::IoUring::new(2)?;
@@ -332,11 +332,11 @@ fn open_by_uring(path: &Path, flags: i32, user: u32) -> std::io::Result<RawFd> {
 
 fn close(fd: RawFd) {
     use std::os::fd::{FromRawFd, OwnedFd};
-    // SAFETY: it was opened for the caller, who has nothing else of it.
+    // SAFETY: the descriptor was opened for the caller, and is owned here only.
     drop(unsafe { OwnedFd::from_raw_fd(fd) });
 }
 
-/// A file's owner opens it by io_uring.
+/// The owner opens the file by io_uring.
 pub(super) fn owners_open_no_guarded_file_by_io_uring(root: &Path) {
     const OWNER: u32 = 65534;
     let path = root.join("f");
@@ -357,7 +357,7 @@ pub(super) fn owners_open_no_guarded_file_by_io_uring(root: &Path) {
     with_flags(&path, "a", || {
         open(libc::O_RDWR).unwrap_err();
         open(libc::O_RDONLY).unwrap();
-        // Who shows may append.
+        // Appending is allowed.
         let log = OpenOptions::new().append(true).open(&path);
         log.unwrap().write_all(b"more\n").unwrap();
     });

@@ -1,4 +1,4 @@
-//! A process that writes to the database until it is killed or cannot go on.
+//! The client: a process that writes to the database until it is killed or cannot go on.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -14,18 +14,18 @@ const PATH: &str = "STETFS_SQLITE_PATH";
 const HOW: &str = "STETFS_SQLITE_HOW";
 const LEDGER: &str = "STETFS_SQLITE_LEDGER";
 
-/// What the process is told.
+/// The client's task.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct How<'a> {
     pub(crate) mode: &'a str,
     pub(crate) ledger: Ledger,
-    /// Said of the connection before it begins.
+    /// Pragmas for the connection.
     pub(crate) pragmas: &'a str,
-    /// Whether the file system says that it has atomic writes, and has none.
+    /// The file system claims to have atomic writes, and has none.
     pub(crate) fake: bool,
 }
 
-/// The process's work: tells each transaction that stands.
+/// The work of the process: reports each transaction that is acknowledged.
 pub(crate) fn work() {
     let told = |name: &str| std::env::var(name).unwrap();
     let path = told(PATH);
@@ -49,7 +49,7 @@ pub(crate) fn work() {
         let done = ledger.carry_out(&mut db, n).map_err(|e| e.to_string());
         let done = done.and_then(|()| serves(&path));
         if let Err(e) = done {
-            // Not known to be done; nothing else may follow.
+            // The outcome is unknown, so nothing else may follow.
             writeln!(out, "failed: {e}").unwrap();
             std::process::exit(0);
         }
@@ -57,16 +57,16 @@ pub(crate) fn work() {
     }
 }
 
-/// Whether the server lives. SQLite takes a directory that it cannot open for one that needs no
-/// sync (`unixDelete`): a server that is killed behind the unlink of a rollback journal makes it
-/// say that a transaction is done whose journal comes back. Such a sync lies before this request,
-/// which makes nothing durable.
+/// Whether the server lives. SQLite treats a directory that it cannot open as one that needs no
+/// sync (`unixDelete`): if the server is killed after the unlink of a rollback journal, SQLite
+/// reports success for a transaction whose journal comes back. This request follows any such sync;
+/// it makes nothing durable itself.
 fn serves(path: &str) -> Result<(), String> {
     let answer = rustix::fs::statfs(path);
     answer.map(drop).map_err(|e| format!("no server: {e}"))
 }
 
-/// The process, seen by the one that kills it.
+/// The process, as the test that kills it sees it.
 pub(crate) struct Client {
     child: Child,
     reader: Option<JoinHandle<()>>,
@@ -100,12 +100,13 @@ impl Client {
         }
     }
 
-    /// The last transaction that it was told of as done; 0: none yet.
+    /// The last acknowledged transaction; 0: none yet.
     pub(crate) fn acknowledged(&self) -> u64 {
         self.said.lock().unwrap().0
     }
 
-    /// Kills it, if it still runs. Gives what is acknowledged, and what failed.
+    /// Kills it, if it still runs. Returns the last acknowledged transaction, and an error if one
+    /// occurred.
     pub(crate) fn kill(mut self) -> (u64, Option<String>) {
         self.child.kill().unwrap();
         self.ended()
@@ -121,7 +122,7 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // On failure only.
+        // Needed after a failure only.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,12 +1,13 @@
-//! What the client writes, so that anybody can tell which transactions a database has, and whether
-//! it has any of them in part.
+//! The data that the client writes. It allows a check which transactions a database contains, and
+//! whether any of them is partial.
 
 use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
-/// Rows of the table; the longest body, bytes; rows that a transaction changes at most.
+/// The number of rows in the table; the longest body, bytes; the most rows that a transaction
+/// changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ledger {
     pub(crate) rows: u64,
@@ -23,7 +24,7 @@ impl Ledger {
         seed: 1,
     };
 
-    /// What the environment of a client says.
+    /// The value for the client's environment variable.
     pub(crate) fn to_text(self) -> String {
         let Ledger {
             rows,
@@ -55,7 +56,7 @@ impl Ledger {
         rows
     }
 
-    /// What row `id` holds after transaction `n` changed it.
+    /// The content of row `id` after transaction `n` changed it.
     fn body_of(self, id: u64, n: u64) -> Vec<u8> {
         let mut rng = fastrand::Rng::with_seed(id.wrapping_mul(1 << 40).wrapping_add(n));
         let mut body = vec![0; rng.usize(self.body / 4..=self.body)];
@@ -90,11 +91,11 @@ impl Ledger {
         all.commit()
     }
 
-    /// The last transaction that the database has. It has all up to there, each whole, and nothing
-    /// else; if not, what is wrong.
+    /// The last transaction in the database. All up to there must be whole, with nothing else;
+    /// otherwise returns what is wrong.
     pub(crate) fn check(self, db: &Connection) -> Result<u64, String> {
         let failed = |e: rusqlite::Error| e.to_string();
-        // Of one moment.
+        // All reads see one moment.
         let all = db.unchecked_transaction().map_err(failed)?;
         let number = |what: &str| {
             all.query_row(what, [], |row| row.get::<_, i64>(0))
@@ -147,7 +148,7 @@ impl Ledger {
     }
 }
 
-/// A database, opened to be written in a journal mode.
+/// Opens a database for writing in a journal mode.
 pub(crate) fn open(path: &Path, mode: &str) -> rusqlite::Result<Connection> {
     let db = Connection::open(path)?;
     db.busy_timeout(Duration::from_secs(20))?;

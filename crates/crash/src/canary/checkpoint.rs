@@ -1,8 +1,8 @@
-//! Faults of the checkpoint, and of lanes.
+//! Canaries in the checkpoint and in lanes.
 
 use super::{Fault, Lab, Origin, Trial};
 
-/// Goes round the log, in transactions of a quarter of it.
+/// Fills the log once around, in transactions of a quarter of it.
 const ROUND: &str = "
     create a
     write a 0 150000 1
@@ -29,8 +29,8 @@ const ROUND: &str = "
     fsync a
 ";
 
-/// One of two threads that go round the log, each in its lane, with changes of the same blocks in
-/// between.
+/// The script of one of two threads that fill the log once around, each in its lane, and change the
+/// same blocks in between.
 macro_rules! round_in_a_lane {
     () => {
         "
@@ -54,7 +54,7 @@ macro_rules! round_in_a_lane {
     };
 }
 
-/// Changes before a freeze, some of them synced, and after the thaw.
+/// Changes before a freeze, some of them synced, and a change after the thaw.
 const FREEZE: &str = "
     create a
     write a 0 5000 1
@@ -69,7 +69,7 @@ const FREEZE: &str = "
     fsync c
 ";
 
-/// The journals that a freeze is tried in.
+/// The journals that a freeze is tried with.
 macro_rules! frozen {
     () => {
         &[
@@ -89,7 +89,7 @@ const TWO_LANES: &str = concat!(round_in_a_lane!(), "    thread", round_in_a_lan
 pub(super) const ALL: &[Fault] = &[
     Fault {
         name: "tail-early",
-        what: "the tail moves before the images are home",
+        what: "the tail moves before the images are at their home locations",
         from: Origin::Invented,
         set: |spec| spec.options.canary.tail_early = true,
         trials: &[Lab::script("data", ROUND).trial()],
@@ -99,7 +99,11 @@ pub(super) const ALL: &[Fault] = &[
         what: "nothing is flushed between the images and the tail",
         from: Origin::Published("Linux 353b67d8ced4 (jbd)"),
         set: |spec| spec.options.canary.home_volatile = true,
-        trials: &[Lab::script("data", ROUND).trial()],
+        trials: &[
+            Lab::script("data", ROUND).trial(),
+            Trial::Model("lanes", "a_tail_that_moves_too_early_is_found"),
+            Trial::Model("region", "a_tail_that_moves_too_early_is_found"),
+        ],
     },
     Fault {
         name: "tail-volatile",
@@ -110,21 +114,21 @@ pub(super) const ALL: &[Fault] = &[
     },
     Fault {
         name: "older-home",
-        what: "of two images of a block the older goes home",
+        what: "of two images of a block the older is checkpointed",
         from: Origin::Invented,
         set: |spec| spec.options.canary.older_home = true,
         trials: &[Lab::script("data", ROUND).trial()],
     },
     Fault {
         name: "live-images",
-        what: "what goes home is the block as it is now, not as it was committed",
+        what: "a checkpoint writes the block as it is now, not as it was committed",
         from: Origin::Invented,
         set: |spec| spec.options.canary.live_images = true,
         trials: &[Lab::named("data", "random").slow().trial()],
     },
     Fault {
         name: "write-freed",
-        what: "images of blocks that were freed still go home",
+        what: "images of blocks that were freed are still checkpointed",
         from: Origin::Published("Linux 904cdbd41d74 (jbd2)"),
         set: |spec| spec.options.canary.write_freed = true,
         trials: &[Lab::named("ordered", "reuse").slow().trial()],
@@ -134,14 +138,18 @@ pub(super) const ALL: &[Fault] = &[
         what: "the log of one lane is used again though an older image stands in another's",
         from: Origin::Own("4564e5c"),
         set: |spec| spec.options.canary.reap_alone = true,
-        trials: &[Trial::Suite(
-            "journal/tests/lanes.rs",
-            "an_older_image_is_not_left_alone_in_the_log",
-        )],
+        trials: &[
+            Trial::Suite(
+                "journal/tests/lanes.rs",
+                "an_older_image_is_not_left_alone_in_the_log",
+            ),
+            Trial::Model("lanes", "an_older_image_that_is_left_alone_is_found"),
+        ],
     },
     Fault {
         name: "pass-chained",
-        what: "the tail passes a transaction that is chained to another lane's before its images are home",
+        what: "the tail passes a transaction that is chained to another lane's before its images \
+               are checkpointed",
         from: Origin::Invented,
         set: |spec| spec.options.canary.pass_chained = true,
         trials: &[
@@ -151,24 +159,67 @@ pub(super) const ALL: &[Fault] = &[
     },
     Fault {
         name: "index-late",
-        what: "an image that another lane is about to log is not known to who frees its block",
+        what: "an operation that frees a block does not know of the image that another lane is \
+               about to log",
         from: Origin::Own("4564e5c"),
         set: |spec| spec.options.canary.index_late = true,
-        trials: &[Trial::Suite(
-            "journal/tests/lanes.rs",
-            "a_snapshot_has_no_later_change",
+        trials: &[
+            Trial::Suite("journal/tests/lanes.rs", "a_snapshot_has_no_later_change"),
+            Trial::Model("lanes", "an_image_that_is_known_too_late_is_found"),
+        ],
+    },
+    Fault {
+        name: "free-in-flight",
+        what: "a transaction becomes valid although a block that it freed is still being \
+               checkpointed",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.free_in_flight = true,
+        trials: &[Trial::Model(
+            "lanes",
+            "a_home_write_that_comes_too_late_is_found",
+        )],
+    },
+    Fault {
+        name: "forget-reaped",
+        what: "the images of freed log space count as gone before the new tail is durable",
+        from: Origin::Own("0efd07d8"),
+        set: |spec| spec.options.canary.forget_reaped = true,
+        trials: &[Trial::Model(
+            "lanes",
+            "an_image_that_is_forgotten_too_early_is_found",
+        )],
+    },
+    Fault {
+        name: "tails-apart",
+        what: "another write of a tail comes between tails that move together",
+        from: Origin::Own("0efd07d8"),
+        set: |spec| spec.options.canary.tails_apart = true,
+        trials: &[Trial::Model(
+            "lanes",
+            "tails_that_do_not_move_together_are_found",
+        )],
+    },
+    Fault {
+        name: "leave-horizon",
+        what: "the tails move without the horizon of the records",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.leave_horizon = true,
+        trials: &[Trial::Model(
+            "lanes",
+            "a_horizon_that_stays_behind_is_found",
         )],
     },
     Fault {
         name: "share-volatile",
-        what: "the tail passes what was shared to its home before that is flushed, and the log block is used again",
+        what: "the tail passes blocks that were shared to their home locations before a flush, and \
+               the log block is used again",
         from: Origin::Invented,
         set: |spec| spec.options.canary.share_volatile = true,
         trials: &[Lab::named("afs", "rounds").in_units().trial()],
     },
     Fault {
         name: "share-early",
-        what: "images are shared to their homes before the commit block is durable",
+        what: "images are shared to their home locations before the commit block is durable",
         from: Origin::Invented,
         set: |spec| spec.options.canary.share_early = true,
         trials: &[
@@ -178,14 +229,14 @@ pub(super) const ALL: &[Fault] = &[
     },
     Fault {
         name: "share-older",
-        what: "an older image of a block is shared to its home after the newest",
+        what: "an older image of a block is shared to its home location after the newest",
         from: Origin::Invented,
         set: |spec| spec.options.canary.share_older = true,
         trials: &[Lab::named("afs", "rounds").in_units().trial()],
     },
     Fault {
         name: "freeze-in-log",
-        what: "a freeze marks the volume clean while what is committed is in the log alone",
+        what: "a freeze marks the volume clean while committed changes are in the log alone",
         from: Origin::Invented,
         set: |spec| spec.options.canary.freeze_in_log = true,
         trials: frozen!(),

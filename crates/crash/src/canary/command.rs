@@ -1,4 +1,4 @@
-//! `stetfs crash canaries`.
+//! The subcommand `stetfs crash canaries`.
 
 use anyhow::{Error, Result, ensure};
 use clap::Args;
@@ -11,22 +11,22 @@ use crate::stress::command::this_program;
 /// Arguments of `crash canaries`.
 #[derive(Clone, Debug, Args)]
 pub struct CanariesArgs {
-    /// The faults to plant [default: all].
+    /// Faults to plant [default: all].
     #[arg(value_name = "NAME")]
     names: Vec<String>,
-    /// Only say which there are.
+    /// List the faults.
     #[arg(long)]
     list: bool,
-    /// Decides everything that is drawn.
+    /// Seed of all random choices.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How long to look for each in each setting.
+    /// Time to search for each fault in each setting, in seconds.
     #[arg(long, value_name = "N", default_value_t = 30.0)]
     seconds: f64,
-    /// Crash states, or rounds of the stress, at most.
+    /// Most crash states to try, or stress rounds to run.
     #[arg(long, value_name = "N", default_value_t = 200_000)]
     states: u64,
-    /// Run each setting without its fault, and see that nothing is found.
+    /// Run each setting without its fault, and check that nothing is found.
     #[arg(long)]
     sound: bool,
 }
@@ -64,10 +64,7 @@ impl CanariesArgs {
             let mut told = |c: &Caught| eprintln!("{}", line(c, self.sound));
             rows.extend(try_fault(fault, bounds, &this_program, &mut told)?);
         }
-        let by_tests = |fault: &&&Fault| {
-            let is_suite = |trial: &Trial| matches!(trial, Trial::Suite(..));
-            fault.trials.iter().all(is_suite)
-        };
+        let by_tests = |fault: &&&Fault| fault.trials.iter().all(|trial| trial.test().is_some());
         let by_tests = faults.iter().filter(by_tests).count();
         let is_wrong = |c: &&Caught| c.caught == self.sound;
         let wrong: Vec<&Caught> = rows.iter().filter(is_wrong).collect();
@@ -165,6 +162,7 @@ fn settings(trial: &Trial) -> Vec<String> {
         ),
         Trial::Stress(stress) => format!("stress, {:?}", stress.end).to_lowercase(),
         Trial::Suite(file, name) => return vec![format!("the test {name} in crates/{file}")],
+        Trial::Model(model, name) => return vec![format!("the model {model}: {name}")],
     };
     let of = |journal| format!("{journal}, {what}");
     trial.journals().into_iter().map(of).collect()

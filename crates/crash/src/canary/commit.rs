@@ -1,4 +1,4 @@
-//! Faults of the commit.
+//! Canaries in the commit.
 
 use super::{Fault, Lab, Origin, Trial};
 
@@ -86,18 +86,40 @@ pub(super) const ALL: &[Fault] = &[
         trials: &[Lab::named("ordered", "random").trial()],
     },
     Fault {
-        name: "chain-one-way",
-        what: "who changes a block of another lane's running transaction depends on it, but that one not on him",
+        name: "one-directional-edge",
+        what: "a transaction that changes a block of another lane's running transaction depends on \
+               it, but not the other way round",
         from: Origin::Invented,
-        set: |spec| spec.options.canary.chain_one_way = true,
+        set: |spec| spec.options.canary.one_directional_edge = true,
         trials: &[
             Lab::named("zjournal,lanes=2", "threads").trial(),
             Lab::named("zjournal,data=journal,lanes=2", "threads").trial(),
+            Trial::Model("lanes", "a_change_that_is_not_chained_is_found"),
         ],
     },
     Fault {
+        name: "group-early",
+        what: "a group of lanes ends its changes although a transaction outside is chained to it",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.group_early = true,
+        trials: &[Trial::Model(
+            "lanes",
+            "a_group_that_ends_too_early_is_found",
+        )],
+    },
+    Fault {
+        name: "skip-capture",
+        what: "a snapshot lacks the image of a block that another lane changes meanwhile",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.skip_capture = true,
+        trials: &[Trial::Model(
+            "lanes",
+            "an_image_that_is_not_captured_is_found",
+        )],
+    },
+    Fault {
         name: "fua-early",
-        what: "frames go out with FUA though what was written before is not durable",
+        what: "frames go out with FUA though earlier writes are not durable",
         from: Origin::Invented,
         set: |spec| spec.options.canary.fua_early = true,
         trials: &[Lab::named("lanes", "overwrites").fua().trial()],

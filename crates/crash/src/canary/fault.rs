@@ -1,5 +1,4 @@
-//! What a deliberate fault is: how it is switched on, where it is from, and the settings that show
-//! it.
+//! The type of a canary: its switch, its origin, and the settings that show it.
 
 use std::fmt;
 
@@ -11,36 +10,36 @@ use crate::stress::{End, Round, SyncBy};
 use crate::volume::Batches;
 use crate::workload::{Case, cases, text};
 
-/// A deliberate fault.
+/// A deliberate fault (canary).
 #[derive(Clone, Copy, Debug)]
 pub struct Fault {
     /// Its name in `canary=`.
     pub name: &'static str,
-    /// What it takes out.
+    /// The step or check that it takes out.
     pub what: &'static str,
-    /// Where it is from.
+    /// Its origin.
     pub from: Origin,
-    /// Switches it on.
+    /// Switches the fault on.
     pub set: fn(&mut JournalSpec),
-    /// Each of these finds it.
+    /// Settings, each of which finds the fault.
     pub trials: &'static [Trial],
 }
 
-/// Where a fault is from.
+/// The origin of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// It was here until this commit.
+    /// StetFS had it until this commit.
     Own(&'static str),
-    /// It was elsewhere: jbd2's or ext4's history, a paper.
+    /// Other software had it: the history of jbd2 or ext4, or a paper, reports it.
     Published(&'static str),
-    /// It never was: a step left out.
+    /// Invented for the lab: a step is left out.
     Invented,
 }
 
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Origin::Own(commit) => write!(f, "mended in {commit}"),
+            Origin::Own(commit) => write!(f, "fixed in {commit}"),
             Origin::Published(source) => f.write_str(source),
             Origin::Invented => f.write_str("invented"),
         }
@@ -50,26 +49,39 @@ impl fmt::Display for Origin {
 /// A setting that shows a fault.
 #[derive(Clone, Copy, Debug)]
 pub enum Trial {
-    /// Crashes of records.
+    /// Crashes of recordings.
     Lab(Lab),
-    /// Threads, then an end.
+    /// A stress round: threads at work, then an end.
     Stress(Stress),
-    /// A test that holds threads at the point, or has what the lab has not: a file below `crates`,
-    /// its function.
+    /// A test that stops threads at the critical point, or uses means that the lab lacks: a file
+    /// below `crates`, and its function.
     Suite(&'static str, &'static str),
+    /// A model of the journal's threads: a module of `crates/journal/tests/models`, and its
+    /// function.
+    Model(&'static str, &'static str),
 }
 
 impl Trial {
-    /// The journals it is run on, as `PRESET[,option…]`.
+    /// The journals to run it with, as `PRESET[,option…]`.
     pub(super) fn journals(&self) -> Vec<String> {
         match self {
             Trial::Lab(lab) => lab.journals(),
             Trial::Stress(stress) => vec![stress.journal.into()],
-            Trial::Suite(..) => Vec::new(),
+            Trial::Suite(..) | Trial::Model(..) => Vec::new(),
         }
     }
 
-    /// The preset that it needs and this program does not have: it is built without a feature.
+    /// The test that shows the fault where the lab does not: its file below `crates`, and its
+    /// function.
+    pub(super) fn test(&self) -> Option<(String, &'static str)> {
+        match self {
+            Trial::Lab(_) | Trial::Stress(_) => None,
+            Trial::Suite(file, name) => Some(((*file).into(), name)),
+            Trial::Model(model, name) => Some((format!("journal/tests/models/{model}.rs"), name)),
+        }
+    }
+
+    /// The preset that the setting needs and this program lacks because a cargo feature is off.
     pub fn missing(&self) -> Option<String> {
         self.journals().into_iter().find_map(|journal| {
             let preset = journal.split(',').next().unwrap_or_default();
@@ -77,35 +89,36 @@ impl Trial {
         })
     }
 
-    /// Whether it takes more than a moment.
+    /// Whether the setting takes more than a moment.
     pub(super) fn is_slow(&self) -> bool {
         match self {
             Trial::Lab(lab) => lab.slow,
-            Trial::Stress(_) | Trial::Suite(..) => true,
+            Trial::Stress(_) | Trial::Suite(..) | Trial::Model(..) => true,
         }
     }
 }
 
-/// Crashes of records.
+/// A search of the crashes of a recording.
 #[derive(Clone, Copy, Debug)]
 pub struct Lab {
     journal: Journals,
     work: Workload,
     pub(super) shape: Shape,
-    /// The fault is one of recovery alone: without it the same image is judged sound.
+    /// The fault is in recovery alone: without it the same image must be judged sound.
     pub(super) in_recovery: bool,
-    /// Crashes inside recoveries are tried.
+    /// Whether crashes inside recoveries are tried.
     pub(super) cuts: bool,
-    /// It takes more than a moment: the tests leave it to `stetfs crash canaries`.
+    /// Whether it takes more than a moment; the tests leave such settings to `stetfs crash
+    /// canaries`.
     pub(super) slow: bool,
 }
 
-/// The journals that a fault shows in.
+/// The journals that show a fault.
 #[derive(Clone, Copy, Debug)]
 enum Journals {
-    /// `PRESET[,option…]`.
+    /// One journal, `PRESET[,option…]`.
     One(&'static str),
-    /// All presets, with `[,option…]`.
+    /// Every preset, each with `[,option…]`.
     Each(&'static str),
 }
 
@@ -133,22 +146,22 @@ impl Lab {
         }
     }
 
-    /// The named workload on a journal.
+    /// A named workload on one journal.
     pub(super) const fn named(journal: &'static str, work: &'static str) -> Lab {
         Lab::new(Journals::One(journal), Workload::Named(work))
     }
 
-    /// The named workload on each preset, with these options.
+    /// A named workload on each preset with these options.
     pub(super) const fn each(options: &'static str, work: &'static str) -> Lab {
         Lab::new(Journals::Each(options), Workload::Named(work))
     }
 
-    /// A script on a journal.
+    /// A script on one journal.
     pub(super) const fn script(journal: &'static str, script: &'static str) -> Lab {
         Lab::new(Journals::One(journal), Workload::Script(script))
     }
 
-    /// Its device has FUA.
+    /// The same setting on a device with FUA.
     pub(super) const fn fua(mut self) -> Lab {
         self.shape.fua = true;
         self
@@ -169,25 +182,26 @@ impl Lab {
         self
     }
 
-    /// Its records of files are in a region, which goes round often.
+    /// The same setting with the sync records of files in a region that is so small that its log
+    /// wraps often.
     pub(super) const fn in_region(mut self) -> Lab {
         self.shape.region = Some(64 << 10);
         self
     }
 
-    /// Its log is in a region.
+    /// The same setting with the whole log in a region.
     pub(super) const fn with_log_in_region(mut self) -> Lab {
         self.shape.region = Some(5 << 20);
         self
     }
 
-    /// In blocks of 4096 bytes, the units that the lab's volumes share.
+    /// The same setting with blocks of 4096 bytes, the units that the lab's volumes share.
     pub(super) const fn in_units(mut self) -> Lab {
         self.shape.block = 4096;
         self
     }
 
-    /// Ends the setting.
+    /// The finished setting.
     pub(super) const fn trial(self) -> Trial {
         Trial::Lab(self)
     }
@@ -222,10 +236,10 @@ impl Lab {
     }
 }
 
-/// Some writes are synced by fdatasync, some by the next sync of the file.
+/// Ways to sync: some writes by fsync, some by fdatasync, some not until the next sync of the file.
 pub(super) const MIXED: &[SyncBy] = &[SyncBy::Fsync, SyncBy::Fdatasync, SyncBy::None];
 
-/// Threads, then an end.
+/// A stress round: threads at work, then an end.
 #[derive(Clone, Copy, Debug)]
 pub struct Stress {
     pub(super) end: End,
@@ -248,13 +262,13 @@ impl Stress {
         }
     }
 
-    /// So few files that the same blocks are written again and again.
+    /// The same setting with few files, so that the same blocks are written again and again.
     pub(super) const fn few_files(mut self) -> Stress {
         self.files = 60;
         self
     }
 
-    /// How writes are synced.
+    /// The same setting with these ways to sync writes.
     pub(super) const fn by(mut self, syncs: &'static [SyncBy]) -> Stress {
         self.syncs = syncs;
         self
@@ -265,12 +279,12 @@ impl Stress {
         self
     }
 
-    /// Ends the setting.
+    /// The finished setting.
     pub(super) const fn trial(self) -> Trial {
         Trial::Stress(self)
     }
 
-    /// Round number `n` on this journal.
+    /// Round number `n` with this journal.
     pub(super) fn round(&self, journal: String, seed: u64, n: u64) -> Round {
         Round {
             end: self.end,

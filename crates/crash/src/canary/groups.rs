@@ -1,4 +1,4 @@
-//! Faults of atomic groups.
+//! Canaries in atomic groups.
 
 use super::{Fault, Lab, Origin, Trial};
 
@@ -14,7 +14,7 @@ const TWO: &str = "
     commit
 ";
 
-/// The same, with what was written to the volume before the commit.
+/// The same group, written to the volume before it commits.
 const EARLY: &str = "
     create a
     write a 0 5000 1
@@ -54,7 +54,7 @@ pub(super) const ALL: &[Fault] = &[
     },
     Fault {
         name: "early-volatile",
-        what: "what an atomic group wrote early is not durable when the group is",
+        what: "data that an atomic group wrote early is not durable when the group is",
         from: Origin::Invented,
         set: |spec| spec.options.canary.early_volatile = true,
         trials: &[
@@ -65,7 +65,7 @@ pub(super) const ALL: &[Fault] = &[
     },
     Fault {
         name: "early-at-once",
-        what: "what an atomic group writes early is the file's before the group commits",
+        what: "data that an atomic group writes early is the file's before the group commits",
         from: Origin::Invented,
         set: |spec| spec.options.canary.early_at_once = true,
         trials: &[
@@ -76,11 +76,11 @@ pub(super) const ALL: &[Fault] = &[
     },
     Fault {
         name: "admit-stale",
-        what: "what an atomic group found out of a change stands though it wrote early since",
+        what: "an atomic group keeps its plan of a change though it wrote early since",
         from: Origin::Invented,
         set: |spec| spec.options.canary.admit_stale = true,
         trials: &[Trial::Suite(
-            "ext4/src/data/atomic/tests/early.rs",
+            "ext4/src/ops/atomic/tests/early.rs",
             "a_change_that_makes_a_group_write_early_is_whole",
         )],
     },
@@ -90,7 +90,7 @@ pub(super) const ALL: &[Fault] = &[
         from: Origin::Invented,
         set: |spec| spec.options.canary.guard_grouped = true,
         trials: &[Trial::Suite(
-            "ext4/src/data/atomic/tests.rs",
+            "ext4/src/ops/atomic/tests.rs",
             "a_file_is_guarded_or_in_a_group",
         )],
     },
@@ -100,7 +100,7 @@ pub(super) const ALL: &[Fault] = &[
         from: Origin::Invented,
         set: |spec| spec.options.canary.record_of_group = true,
         trials: &[Trial::Suite(
-            "ext4/src/data/atomic/tests.rs",
+            "ext4/src/ops/atomic/tests.rs",
             "a_record_does_not_take_one_file_out_of_a_group",
         )],
     },

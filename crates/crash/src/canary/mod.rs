@@ -1,7 +1,7 @@
-//! Deliberate faults: the lab is only worth something if it finds them.
+//! Canaries: deliberate faults, which the lab must find to prove that it works.
 //!
-//! [`all`] is the one table of them: `canary=NAME` takes its names from it, `stetfs crash canaries`
-//! runs it.
+//! [`all`] lists them. `canary=NAME` takes its names from this list, and `stetfs crash canaries`
+//! runs the canaries.
 
 mod checkpoint;
 pub mod command;
@@ -27,46 +27,47 @@ use crate::setup::JournalSpec;
 use crate::state::StateId;
 use crate::stress::{Reexec, round};
 
-/// How far to look for a fault in one setting.
+/// Bounds of the search for a fault in one setting.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Decides everything that is drawn.
+    /// Seed of all draws.
     pub seed: u64,
-    /// Time, seconds.
+    /// Time limit in seconds.
     pub seconds: f64,
-    /// Crash states, or rounds of the stress.
+    /// Most crash states, or stress rounds.
     pub states: u64,
-    /// Leave the fault out: then nothing may be found.
+    /// Leave the fault out; then nothing may be found.
     pub sound: bool,
-    /// Only settings that take a moment.
+    /// Run only settings that take a moment.
     pub brisk: bool,
 }
 
-/// How a fault fared in one setting.
+/// The result of one setting.
 #[derive(Clone, Debug, Serialize)]
 pub struct Caught {
     /// The fault's name.
     pub canary: &'static str,
-    /// The journal it sat in.
+    /// The journal under test.
     pub journal: String,
-    /// The workload, or the end of the stress.
+    /// The workload, or the end of the stress round.
     pub work: String,
     /// Whether it was found.
     pub caught: bool,
-    /// Crash states, or rounds, that it took.
+    /// Crash states, or rounds, that were tried.
     pub states: u64,
-    /// Different images among the states; images that rounds left.
+    /// Distinct images among the states, or images left by rounds.
     pub distinct: u64,
-    /// Time, seconds.
+    /// Time in seconds.
     pub seconds: f64,
-    /// The oracle that found it; none of the stress, whose own judge it mostly is.
+    /// The oracle that found the fault; `None` for a stress round, whose own judge usually finds
+    /// it.
     pub oracle: Option<Oracle>,
-    /// How it showed.
+    /// A description of the finding.
     pub finding: String,
 }
 
-/// Runs a fault in each of its settings, but for those whose journal this program does not have;
-/// `told` hears of each as it ends.
+/// Runs a fault in each of its settings whose journal this program has. Calls `told` with each
+/// result.
 ///
 /// # Errors
 /// A workload failed on a sound device.
@@ -90,7 +91,7 @@ pub fn try_fault(
             let mut caught = match trial {
                 Trial::Lab(lab) => in_lab(fault, lab, &with, bounds)?,
                 Trial::Stress(stress) => in_stress(fault, stress, &with, bounds, reexec)?,
-                Trial::Suite(..) => continue,
+                Trial::Suite(..) | Trial::Model(..) => continue,
             };
             caught.journal = journal;
             caught.seconds = started.elapsed().as_secs_f64();
@@ -115,7 +116,7 @@ fn in_lab(fault: &Fault, lab: &Lab, journal: &str, bounds: Bounds) -> Result<Cau
         states: Some(bounds.states),
         passes: None,
         failures: 1,
-        // What is found must not need another program.
+        // The finding must not need another program.
         fsck: Often::Never,
         thorough: Often::Never,
         recovery: match lab.cuts {
@@ -144,7 +145,7 @@ fn in_lab(fault: &Fault, lab: &Lab, journal: &str, bounds: Bounds) -> Result<Cau
     })
 }
 
-/// Whether the image that showed a fault of recovery is recovered well without it.
+/// Whether the image that showed a fault of recovery is recovered correctly without the fault.
 fn is_sound_without(outcome: &Outcome) -> Result<bool> {
     let (Some(failure), Some((_, recording))) = (outcome.findings.first(), outcome.records.first())
     else {
@@ -218,19 +219,46 @@ mod tests {
         assert!(!off.contains("false"), "a switch that no fault uses: {off}");
     }
 
+    /// The line of a test that switches the fault on.
+    fn planted(fault: &Fault) -> String {
+        format!("canary.{} = true", fault.name.replace('-', "_"))
+    }
+
+    #[test]
+    fn each_fault_that_a_model_plants_is_listed_with_it() {
+        let folder = format!("{}/../journal/tests/models", env!("CARGO_MANIFEST_DIR"));
+        let mut listed = 0;
+        for file in std::fs::read_dir(folder).unwrap() {
+            let path = file.unwrap().path();
+            let text = std::fs::read_to_string(&path).unwrap();
+            let model = path.file_stem().unwrap();
+            for fault in all().filter(|fault| text.contains(&planted(fault))) {
+                let is_listed =
+                    |trial: &Trial| matches!(trial, Trial::Model(of, _) if *of == model);
+                assert!(fault.trials.iter().any(is_listed), "{}", fault.name);
+                listed += 1;
+            }
+        }
+        assert!(listed > 20, "the models were found, not {listed}");
+    }
+
     #[test]
     fn each_setting_can_be_made() {
         for fault in all() {
             assert!(!fault.trials.is_empty(), "{}", fault.name);
             for trial in fault.trials {
-                match trial {
-                    Trial::Lab(lab) => assert!(!lab.cases(fault.name, 1).unwrap().is_empty()),
-                    Trial::Stress(_) => {}
-                    Trial::Suite(file, name) => {
-                        let path = format!("{}/../{file}", env!("CARGO_MANIFEST_DIR"));
-                        let text = std::fs::read_to_string(path).unwrap();
-                        assert!(text.contains(&format!("fn {name}()")), "{file}: {name}");
-                    }
+                if let Trial::Lab(lab) = trial {
+                    assert!(!lab.cases(fault.name, 1).unwrap().is_empty());
+                }
+                if let Some((file, name)) = trial.test() {
+                    let path = format!("{}/../{file}", env!("CARGO_MANIFEST_DIR"));
+                    let text = std::fs::read_to_string(path).unwrap();
+                    let test = text.split(&format!("fn {name}()")).nth(1);
+                    let test = test.and_then(|rest| rest.split("\n}\n").next());
+                    let test = test.unwrap_or_else(|| panic!("{file} has no test {name}"));
+                    // A model plants the fault that it is listed for.
+                    let plants = test.contains(&planted(fault));
+                    assert!(plants || !matches!(trial, Trial::Model(..)), "{name}");
                 }
                 for journal in trial.journals() {
                     let spec: Result<JournalSpec, _> = journal.parse();

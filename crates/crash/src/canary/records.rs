@@ -1,4 +1,4 @@
-//! Faults of records of files.
+//! Canaries in the sync records of files.
 
 use super::fault::MIXED;
 use super::{Fault, Lab, Origin, Stress, Trial};
@@ -14,20 +14,47 @@ pub(super) const ALL: &[Fault] = &[
     },
     Fault {
         name: "leave-recorded",
-        what: "a commit does not bring home the data that records hold which it supersedes",
+        what: "a commit does not write back the data of the records that it supersedes",
         from: Origin::Own("4564e5c"),
         set: |spec| spec.options.canary.leave_recorded = true,
-        trials: &[Stress::new(End::Kill, "ijournal").trial()],
+        trials: &[
+            Stress::new(End::Kill, "ijournal").trial(),
+            Trial::Model("records", "data_that_is_left_to_its_record_is_found"),
+        ],
     },
     Fault {
         name: "forget-records",
         what: "records are taken for superseded as soon as they are written",
         from: Origin::Own("4564e5c"),
         set: |spec| spec.options.canary.forget_records = true,
-        trials: &[Stress::new(End::Kill, "ijournal")
-            .few_files()
-            .by(MIXED)
-            .trial()],
+        trials: &[
+            Stress::new(End::Kill, "ijournal")
+                .few_files()
+                .by(MIXED)
+                .trial(),
+            Trial::Model("records", "a_record_that_is_forgotten_too_early_is_found"),
+        ],
+    },
+    Fault {
+        name: "note-late",
+        what: "the inode of a record is noted after the record's stamp is drawn, not under one \
+               lock with it",
+        from: Origin::Own("4564e5c"),
+        set: |spec| spec.options.canary.note_late = true,
+        trials: &[Trial::Model(
+            "records",
+            "a_note_that_comes_after_its_stamp_is_found",
+        )],
+    },
+    Fault {
+        name: "supersede-early",
+        what: "a transaction whose changes have ended counts as one that supersedes later records",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.supersede_early = true,
+        trials: &[Trial::Model(
+            "records",
+            "a_commit_that_does_not_end_the_record_is_found",
+        )],
     },
     Fault {
         name: "record-volatile",
@@ -99,7 +126,7 @@ pub(super) const ALL: &[Fault] = &[
     },
     Fault {
         name: "trust-older-record",
-        what: "a sync leaves it at an older record where newer data went home by itself",
+        what: "a sync leaves it at an older record where newer data was written back by itself",
         from: Origin::Own("e11fee1"),
         set: |spec| spec.options.canary.trust_older_record = true,
         trials: &[Stress::new(End::Kill, "ijournal")
@@ -112,14 +139,20 @@ pub(super) const ALL: &[Fault] = &[
         what: "the word that seals a record in a region is stored with its head, before the rest",
         from: Origin::Invented,
         set: |spec| spec.options.canary.region_seal_early = true,
-        trials: &[Lab::named("ijournal", "smoke").in_region().trial()],
+        trials: &[
+            Lab::named("ijournal", "smoke").in_region().trial(),
+            Trial::Model("region", "a_seal_that_comes_too_early_is_found"),
+        ],
     },
     Fault {
         name: "region-unfenced",
         what: "nothing is fenced between a record in a region and the word that seals it",
         from: Origin::Invented,
         set: |spec| spec.options.canary.region_unfenced = true,
-        trials: &[Lab::named("ijournal", "smoke").in_region().trial()],
+        trials: &[
+            Lab::named("ijournal", "smoke").in_region().trial(),
+            Trial::Model("region", "a_fence_that_is_left_out_is_found"),
+        ],
     },
     Fault {
         name: "region-any-epoch",
@@ -133,18 +166,23 @@ pub(super) const ALL: &[Fault] = &[
     },
     Fault {
         name: "changes-of-tx",
-        what: "of a block only what its transaction changed is logged, though it was not home before",
+        what: "only the change that its transaction made to a block is logged, though the block \
+               was not checkpointed before",
         from: Origin::Invented,
         set: |spec| spec.options.canary.changes_of_tx = true,
-        trials: &[Lab::named("nvm", "random").with_log_in_region().trial()],
+        trials: &[
+            Lab::named("nvm", "random").with_log_in_region().trial(),
+            Trial::Model("region", "changes_that_build_on_each_other_are_found"),
+        ],
     },
     Fault {
         name: "changes-of-unlike",
-        what: "of a block only what changed is logged, though it could not be written home before",
+        what: "only the change of a block is logged, though the block could not be checkpointed \
+               before",
         from: Origin::Own("7d7853ea"),
         set: |spec| spec.options.canary.changes_of_unlike = true,
         trials: &[Trial::Suite(
-            "ext4/src/data/lost_tests.rs",
+            "ext4/src/data/background/lost_tests.rs",
             "the_log_has_all_that_the_home_lacks",
         )],
     },
@@ -161,7 +199,7 @@ pub(super) const ALL: &[Fault] = &[
         from: Origin::Own("2026-11-28"),
         set: |spec| spec.options.canary.redo_as_user = true,
         trials: &[Trial::Suite(
-            "ext4/src/volume/redo_tests.rs",
+            "ext4/src/mount/redo_tests.rs",
             "a_file_made_in_a_directory_that_was_locked_comes_back",
         )],
     },
@@ -171,7 +209,7 @@ pub(super) const ALL: &[Fault] = &[
         from: Origin::Own("2026-11-28"),
         set: |spec| spec.options.canary.redo_unpromised = true,
         trials: &[Trial::Suite(
-            "ext4/src/volume/redo_tests.rs",
+            "ext4/src/mount/redo_tests.rs",
             "records_without_their_promise_are_kept_in_lost_found",
         )],
     },
@@ -181,8 +219,18 @@ pub(super) const ALL: &[Fault] = &[
         from: Origin::Own("dc6eecda"),
         set: |spec| spec.options.canary.redo_replaced = true,
         trials: &[Trial::Suite(
-            "ext4/src/volume/cut_replay_tests.rs",
+            "ext4/src/mount/cut_replay_tests.rs",
             "a_recovery_that_makes_replaced_files_again_is_seen",
+        )],
+    },
+    Fault {
+        name: "redo-remapped",
+        what: "recovery refuses content for a block that a later record maps elsewhere",
+        from: Origin::Own("2026-11-29"),
+        set: |spec| spec.options.canary.redo_remapped = true,
+        trials: &[Trial::Suite(
+            "ext4/src/mount/cut_replay_tests.rs",
+            "a_recovery_that_refuses_content_of_remapped_blocks_is_seen",
         )],
     },
 ];

@@ -1,4 +1,4 @@
-//! Faults of recovery.
+//! Canaries in recovery.
 
 use super::{Fault, Lab, Origin, Trial};
 
@@ -65,7 +65,7 @@ pub(super) const ALL: &[Fault] = &[
     },
     Fault {
         name: "replay-volatile",
-        what: "the log is emptied before what was replayed is durable",
+        what: "the log is emptied before the replayed blocks are durable",
         from: Origin::Published("Linux 353b67d8ced4 (jbd)"),
         set: |spec| spec.options.canary.replay_volatile = true,
         trials: &[Lab::named("ordered", "smoke").with_cuts().trial()],

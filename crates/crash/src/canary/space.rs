@@ -1,4 +1,4 @@
-//! Faults of space, inodes and names.
+//! Canaries in the accounting of space, inodes and names.
 
 use super::{Fault, Lab, Origin, Trial};
 
@@ -50,7 +50,7 @@ pub(super) const ALL: &[Fault] = &[
     },
     Fault {
         name: "leave-orphans",
-        what: "what an earlier mount left of orphans is not finished",
+        what: "orphans of an earlier mount are not finished",
         from: Origin::Invented,
         set: |spec| spec.options.canary.leave_orphans = true,
         trials: &[Lab::named("ordered", "orphans").in_recovery().trial()],
@@ -74,7 +74,7 @@ pub(super) const ALL: &[Fault] = &[
     },
     Fault {
         name: "drop-any-inode",
-        what: "who deletes an inode takes whatever has its number out of the cache",
+        what: "a deletion takes whatever inode has the same number out of the cache",
         from: Origin::Own("364438b"),
         set: |spec| spec.options.canary.drop_any_inode = true,
         trials: &[Trial::Suite(
@@ -84,7 +84,8 @@ pub(super) const ALL: &[Fault] = &[
     },
     Fault {
         name: "late-descriptor",
-        what: "a group's descriptor is read when its bitmap has changed: if that fails, half is done",
+        what: "a group's descriptor is read after its bitmap has changed: if that read fails, half \
+               of the change is done",
         from: Origin::Own("dc6eecda"),
         set: |spec| spec.options.canary.late_descriptor = true,
         trials: &[Trial::Suite(
@@ -94,7 +95,8 @@ pub(super) const ALL: &[Fault] = &[
     },
     Fault {
         name: "leaf-unlocked",
-        what: "who opens a quota account writes its leaf back with what others had there before",
+        what: "opening a quota account writes its leaf back with the older content of other \
+               accounts",
         from: Origin::Own("dc6eecda"),
         set: |spec| spec.options.canary.leaf_unlocked = true,
         trials: &[Trial::Suite(

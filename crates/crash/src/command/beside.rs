@@ -1,4 +1,5 @@
-//! What others do: the kernel's file systems and journals, and devices that misbehave.
+//! The subcommands `compare`, `foreign`, `cut` and `faults`: the kernel's file systems and
+//! journals, and misbehaving devices.
 
 use anyhow::{Result, ensure};
 
@@ -73,11 +74,13 @@ impl ForeignArgs {
                 ));
             }
             text.push_str(&format!(
-                "  StetFS does worse with {}; shows something else than e2fsck {} times, than the kernel {} times\n",
+                "  StetFS does worse with {}; its result differs from e2fsck's {} times, from the \
+                 kernel's {} times\n",
                 row.worse, row.differ.0, row.differ.1
             ));
             text.push_str(&format!(
-                "  recovered again after a cut: {} of {} recoveries of StetFS come to something else, {} of {} mounts of the kernel\n",
+                "  recovered again after a cut: {} of {} recoveries of StetFS have a different \
+                 result, {} of {} mounts of the kernel\n",
                 row.cut.1, row.cut.0, row.kernel_cut.1, row.kernel_cut.0
             ));
             for example in &row.examples {
@@ -95,7 +98,7 @@ impl FaultsArgs {
     pub(super) fn run(&self) -> Result<Answer> {
         ensure!(
             self.work.region.is_none(),
-            "the faults are those of devices: leave --region out"
+            "`faults` tests devices only: remove --region"
         );
         let case = self.work.case(None)?;
         let recording =

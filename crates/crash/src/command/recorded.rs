@@ -1,4 +1,4 @@
-//! Records: made, and described.
+//! The subcommands `record` and `report`: make a recording, describe one.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! Searching the crashes of records, and judging one of them again.
+//! The subcommands `run`, `explore` and `repeat`: search the crashes of recordings, judge one
+//! again.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -40,7 +41,7 @@ impl RunArgs {
             return search(&source, &self.search, work.seed, work);
         }
         if let ([case], Some(resume)) = (cases.as_slice(), &self.search.resume) {
-            // A search of one record goes on only with that record.
+            // A search of one recording resumes only with the same recording.
             let path = resume.with_extension("record");
             let recording = if path.exists() {
                 Recording::load(&path)?
@@ -171,13 +172,13 @@ pub(super) fn search(
     Ok(answer)
 }
 
-/// Failures that are shrunk.
+/// Number of failures that are shrunk.
 const SHRUNK: usize = 2;
 
-/// Time for each.
+/// Time to shrink one failure.
 const SHRINK: Duration = Duration::from_secs(40);
 
-/// Saves the records of failures, and shrinks the first of each kind.
+/// Saves the recordings of failures, and shrinks the first failures of different kinds.
 pub(super) fn keep(
     args: &SearchArgs,
     outcome: &mut Outcome,
@@ -193,7 +194,7 @@ pub(super) fn keep(
         records.values().cloned().map(|(r, p)| (p, r)).collect();
     let mut shrunk = Vec::new();
     for failure in &mut outcome.findings {
-        // Those of an earlier run, resumed, have theirs.
+        // Failures of an earlier run that is resumed have their recordings already.
         let Some((recording, path)) = records.get(&failure.case) else {
             continue;
         };
@@ -220,8 +221,8 @@ pub(super) fn save(dir: &Path, case: &str, recording: &Recording) -> Result<Stri
     Ok(path.display().to_string())
 }
 
-/// The image that a crash leaves, and what all oracles say of it: the crashes inside its
-/// recoveries, or what is broken.
+/// The image that a crash leaves, and the verdict of all oracles: the crashes inside its
+/// recoveries, or the broken promise.
 pub(super) fn judged(
     recording: &Recording,
     state: &StateId,
@@ -229,13 +230,13 @@ pub(super) fn judged(
     let (log, work) = (&recording.log, &recording.work);
     ensure!(
         state.event <= log.len(),
-        "the record has only {} events",
+        "the recording has only {} events; the crash state is beyond its end",
         log.len()
     );
     let most = recording.region.len();
     ensure!(
         state.region.is_none_or(|region| region.event <= most),
-        "the record of the region has only {most} events"
+        "the recording of the region has only {most} events; the crash state is beyond its end"
     );
     let image = recording.crashed(state);
     let progress = work.progress_at(log, state.event);

@@ -1,4 +1,4 @@
-//! How to search, and what.
+//! The parameters of a search, and the source of its recordings.
 
 use anyhow::Result;
 
@@ -6,19 +6,19 @@ use crate::record::Recording;
 use crate::setup::{JournalSpec, Shape};
 use crate::workload::Case;
 
-/// How often something costly is done.
+/// The frequency of a costly check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Often {
     /// Not at all.
     Never,
-    /// For one image in so many.
+    /// For one image in this many.
     OneIn(u64),
     /// Always.
     Always,
 }
 
 impl Often {
-    /// Whether it is this image's turn; the same images are chosen in every run.
+    /// Whether the check is due for this image; every run chooses the same images.
     pub(crate) fn hits(self, hash: u64) -> bool {
         match self {
             Often::Never => false,
@@ -28,28 +28,29 @@ impl Often {
     }
 }
 
-/// How to search.
+/// The parameters of a search.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// Decides all draws.
+    /// Seed of all draws.
     pub seed: u64,
-    /// States that are judged at once.
+    /// Number of states that are judged at once.
     pub threads: usize,
-    /// Stop then.
+    /// Time limit in seconds.
     pub seconds: Option<f64>,
-    /// Stop at so many states.
+    /// Stop after this many states.
     pub states: Option<u64>,
-    /// Passes over the record; `None`: until time is up.
+    /// Passes over the recording; `None`: until time is up.
     pub passes: Option<u64>,
-    /// Stop at so many failures.
+    /// Stop after this many failures.
     pub failures: usize,
-    /// e2fsck.
+    /// Frequency of e2fsck.
     pub fsck: Often,
-    /// Using the recovered volume, recovering it again, comparing with e2fsck's replay.
+    /// Frequency of the thorough checks: use the recovered volume, recover it again, compare with
+    /// e2fsck's replay.
     pub thorough: Often,
-    /// Crashes inside the recovery, at every write of it.
+    /// Frequency of crashes inside the recovery, at each of its writes.
     pub recovery: Often,
-    /// Tell how far it is.
+    /// Show a progress bar.
     pub bar: bool,
 }
 
@@ -70,26 +71,26 @@ impl Default for Config {
     }
 }
 
-/// Where records come from.
+/// The source of recordings.
 pub enum Source<'a> {
-    /// One that is there.
+    /// A recording that exists.
     Record(&'a Recording),
-    /// Made anew, from the next seed, after every few passes.
+    /// Recordings made during the search, every few passes from the next seed.
     Seeded {
-        /// The journal it runs on.
+        /// The journal under test.
         journal: &'a JournalSpec,
         /// The volume.
         shape: Shape,
-        /// What is done, of a seed.
+        /// Makes the case for a seed.
         make: &'a (dyn Fn(u64) -> Result<Case> + Sync),
     },
-    /// A family, made one after the other.
+    /// Several small cases, recorded one after the other.
     Cases {
-        /// The journal they run on.
+        /// The journal under test.
         journal: &'a JournalSpec,
         /// The volume.
         shape: Shape,
-        /// What is done.
+        /// The cases.
         cases: &'a [Case],
     },
 }

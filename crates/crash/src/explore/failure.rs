@@ -1,4 +1,4 @@
-//! A broken promise, told so that it can be understood and repeated.
+//! A broken promise, described so that a person can understand and repeat it.
 
 use serde::{Deserialize, Serialize};
 use stetfs_block::Event;
@@ -7,42 +7,43 @@ use crate::judge::Finding;
 use crate::record::Recording;
 use crate::state::{StateId, Uncertain};
 
-/// A write of which something was lost.
+/// A write that was lost in whole or in part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LostWrite {
-    /// Its event in the record.
+    /// Its event in the recording.
     pub event: usize,
     /// First byte on the device.
     pub offset: u64,
-    /// Its length, bytes.
+    /// Its length in bytes.
     pub len: u64,
-    /// Sectors of it that were lost, and that were uncertain.
+    /// Number of its sectors that were lost, and of those that were uncertain.
     pub lost: (u32, u32),
 }
 
 /// A crash state that broke a promise.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// The case.
+    /// The name of the case.
     pub case: String,
-    /// The crash, for `stetfs crash repeat`.
+    /// The crash, as `stetfs crash repeat` takes it.
     pub state: String,
-    /// What was broken.
+    /// The broken promise.
     pub finding: Finding,
     /// Operations begun and acknowledged when the power went, for each thread.
     pub progress: Vec<(usize, usize)>,
     /// The last operation that was acknowledged, and the first that was not, for each thread.
     pub around: Vec<String>,
-    /// The writes that were lost.
+    /// The writes that were lost in whole or in part.
     pub lost: Vec<LostWrite>,
-    /// Lines of the region that are not as they were stored last, and that were not fenced.
+    /// Number of the region's lines that do not hold their last store, and of those that were not
+    /// fenced.
     #[serde(default)]
     pub lost_lines: (usize, usize),
-    /// The file with the record, once it was saved.
+    /// The file with the recording, once it is saved.
     pub record: Option<String>,
-    /// The shortest workload and smallest loss that still shows it, once it was sought.
+    /// The shortest workload and smallest loss that still show the failure, once it is shrunk.
     pub shrunk: Option<Box<Failure>>,
-    /// The script, of a failure that was shrunk.
+    /// The script, if this is a shrunk failure.
     pub script: Option<String>,
 }
 
@@ -87,7 +88,7 @@ impl Failure {
         }
     }
 
-    /// The report for people.
+    /// The report as text.
     pub fn text(&self) -> String {
         let mut out = format!("{}, crash {}\n  {}\n", self.case, self.state, self.finding);
         for (i, around) in self.around.iter().enumerate() {
@@ -133,7 +134,7 @@ impl Failure {
     }
 }
 
-/// The writes of which a state lost something.
+/// The writes that a state lost in whole or in part.
 pub(crate) fn lost(
     recording: &Recording,
     state: &StateId,

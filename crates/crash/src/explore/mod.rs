@@ -1,8 +1,9 @@
-//! The search: crashes made from records, each judged once, on all cores, until time is up.
+//! The search: makes crash states from recordings, and judges each once, on all cores, until time
+//! is up.
 //!
-//! Passes: the first visits every place of the record in order (`state::first_pass`); later ones
-//! draw further states at places in random order. A family of many small records is searched record
-//! by record, one core each; a long record place by place, by all cores.
+//! The first pass visits every place of the recording in order (`state::first_pass`). Later passes
+//! draw further states at random places. A family of many small recordings is searched recording by
+//! recording, one core each; a long recording place by place, by all cores.
 
 mod config;
 mod failure;
@@ -25,11 +26,11 @@ use crate::progress::Teller;
 use anyhow::{Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Searches `source`. `resume` is where an earlier search stopped, and is kept up to date;
-/// `save` is called with it now and then.
+/// Searches `source`. `resume` holds the point to resume from, and is kept up to date; `save` is
+/// called with it now and then.
 ///
 /// # Errors
-/// A workload failed on a sound device. Broken promises are no errors: they are in the outcome.
+/// A workload failed on a sound device. Broken promises are in the outcome, not in the error.
 pub fn explore(
     source: &Source<'_>,
     config: &Config,
@@ -38,7 +39,7 @@ pub fn explore(
 ) -> Result<Outcome> {
     ensure!(
         config.passes.is_some() || config.seconds.is_some(),
-        "a search without an end: give a time or a number of passes"
+        "the search would never end: give --seconds or --passes"
     );
     let start = Instant::now();
     let deadline = config

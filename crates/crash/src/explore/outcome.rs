@@ -1,54 +1,54 @@
-//! What a search did.
+//! The outcome of a search: counts and failures.
 
 use serde::Serialize;
 
 use super::failure::Failure;
 use crate::record::Recording;
 
-/// What a search did.
+/// The outcome of a search.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Outcome {
     /// Crash states.
     pub states: u64,
-    /// Different images among them.
+    /// Distinct images among these states.
     pub distinct: u64,
-    /// Images that were recovered and judged: an image counts again if more had been promised.
+    /// Images that were recovered and judged. An image counts again if more had been promised.
     pub judged: u64,
     /// States that broke a promise.
     pub failures: u64,
-    /// Time, also that of earlier runs that were resumed.
+    /// Time in seconds, with that of earlier runs of a resumed search.
     pub seconds: f64,
-    /// Images that e2fsck looked at.
+    /// Images that e2fsck checked.
     pub fscks: u64,
     /// Images that were used, recovered again, and replayed by e2fsck.
     pub thorough: u64,
     /// Crashes inside recoveries.
     pub recovery_cuts: u64,
-    /// Crashes inside the recoveries that came after such a crash.
+    /// Crashes inside the recoveries that follow such a crash.
     pub second_recovery_cuts: u64,
-    /// Batches that the device shared, in all records that were made.
+    /// Batches that the device shared, in all recordings made.
     pub shares: u64,
-    /// Crash states in which something had been shared and not flushed: inside a checkpoint.
+    /// Crash states with shares that were not flushed, that is, inside a checkpoint.
     pub share_states: u64,
-    /// Of these, the ones that keep a part of a batch.
+    /// States among these that keep only a part of a batch.
     pub torn_states: u64,
-    /// Crash states in which lines of the region were stored to and not fenced.
+    /// Crash states with lines of the region that were stored to and not fenced.
     pub line_states: u64,
-    /// Records that were searched to the end of the first pass.
+    /// Recordings whose first pass is complete.
     pub cases_done: u64,
-    /// Records there are.
+    /// Recordings in all.
     pub cases: u64,
-    /// Passes finished.
+    /// Passes completed.
     pub passes: u64,
     /// The first failures.
     pub findings: Vec<Failure>,
-    /// The records that showed them, by the name of the case.
+    /// The recordings that showed them, by the name of the case.
     #[serde(skip)]
     pub records: Vec<(String, Recording)>,
 }
 
 impl Outcome {
-    /// Rate.
+    /// States judged per second.
     pub fn states_per_second(&self) -> f64 {
         self.states as f64 / self.seconds.max(1e-9)
     }

@@ -1,4 +1,5 @@
-//! Where a search stopped, as a file: a line of JSON, then the hashes of the images seen.
+//! The state of an interrupted search as a file: a line of JSON, then the hashes of the images
+//! seen.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -8,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Failure;
 
-/// Numbers that go on counting.
+/// The counts that continue when a search resumes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counts {
     /// See [`super::Outcome`].
@@ -42,26 +43,26 @@ pub struct Counts {
     pub second_recovery_cuts: u64,
 }
 
-/// Where a search stopped.
+/// The point that a search has reached.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
-    /// What is searched, and how: a search goes on only with the same.
+    /// The subject and parameters of the search; only the same search may resume.
     pub what: String,
     /// The pass under way.
     pub pass: u64,
-    /// Units of it that are done: records of a family, or places of one record.
+    /// Units of the pass that are done: recordings of a family, or places of one recording.
     pub next: usize,
-    /// Numbers so far.
+    /// The counts so far.
     pub outcome: Counts,
     /// Failures so far.
     pub findings: Vec<Failure>,
-    /// Images seen.
+    /// Hashes of the images seen.
     #[serde(skip)]
     pub images: HashSet<u64>,
 }
 
 impl Progress {
-    /// Writes it, replacing the file at once.
+    /// Saves the state; the file is replaced atomically.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -75,10 +76,10 @@ impl Progress {
             .with_context(|| format!("writing {}", path.display()))
     }
 
-    /// Reads it; a search that has not begun if there is no such file.
+    /// Loads the state. If there is no such file, it is that of a search that has not begun.
     ///
     /// # Errors
-    /// The file is something else, or of another search.
+    /// The file has other content, or belongs to another search.
     pub fn load(path: &Path, what: &str) -> Result<Progress> {
         let fresh = Progress {
             what: what.into(),
@@ -92,13 +93,13 @@ impl Progress {
         let (line, hashes) = bytes.split_at(end);
         let mut progress: Progress = serde_json::from_slice(line).with_context(|| {
             format!(
-                "{} is not where a search stopped; give another file to --resume",
+                "{} is not a file that --resume wrote; name another one",
                 path.display()
             )
         })?;
         ensure!(
             progress.what == what,
-            "{} is of another search ({}); this one is {what}",
+            "{} belongs to another search ({}); this search is {what}",
             path.display(),
             progress.what
         );

@@ -1,4 +1,5 @@
-//! The search itself.
+//! The search engine: takes crash states pass by pass, judges them by several threads, counts the
+//! results.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -17,18 +18,18 @@ use crate::record::Recording;
 use crate::state::{StateId, Uncertain, Why};
 use crate::walk::{Place, Walk};
 
-/// Passes over a record before it is made anew.
+/// Number of passes over a recording before the next one is made.
 const ROUND: u64 = 3;
-/// States drawn at a place in each pass behind the first.
+/// States drawn at a place in each pass after the first.
 const DRAWS: u64 = 4;
-/// How often the state of the search is shown, and saved.
+/// Interval at which the progress is shown.
 const SHOW: Duration = Duration::from_millis(200);
-/// See [`SHOW`].
+/// Interval at which the progress is saved.
 const SAVE: Duration = Duration::from_secs(5);
-/// A state that takes longer is told of.
+/// Time after which a state under way is reported as slow.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Units of a pass that are done, though not in order.
+/// The completed units of a pass, which complete in any order.
 #[derive(Default)]
 struct Done {
     pass: u64,
@@ -66,11 +67,11 @@ pub struct Explorer {
     line_states: AtomicU64,
     done: Mutex<Done>,
     images: Mutex<HashSet<u64>>,
-    /// Images with what had been promised, judged already.
+    /// Hashes of an image together with its promises that are judged already.
     verdicts: Mutex<HashSet<u64>>,
     findings: Mutex<Vec<Failure>>,
     records: Mutex<Vec<(String, Recording)>>,
-    /// States under way, and since when.
+    /// States under way, with their start times.
     running: Mutex<Vec<(String, Instant)>>,
 }
 
@@ -179,13 +180,13 @@ impl Explorer {
         Ok(())
     }
 
-    /// Counts what a record shares.
+    /// Counts the shares of a recording.
     fn noted(&self, recording: Recording) -> Recording {
         self.shares.fetch_add(recording.shares(), Ordering::Relaxed);
         recording
     }
 
-    /// Gives units to the threads, in order; the first error stops all.
+    /// Gives units to the threads, in order; the first error stops all threads.
     fn each(
         &self,
         first: usize,
@@ -217,14 +218,14 @@ impl Explorer {
         error.into_inner()
     }
 
-    /// The places of a pass: in order at first, then some that are drawn.
+    /// The places of a pass: all in order in the first pass, then random ones.
     fn places(&self, recording: &Recording, pass: u64) -> Vec<(Place, Why)> {
         let mut all = recording.places(recording.start());
         if pass > 0 {
             let mut rng = fastrand::Rng::with_seed(self.config.seed ^ pass << 40);
             rng.shuffle(&mut all);
             all.truncate(256);
-            // A replay only goes on.
+            // A replay only moves forwards.
             all.sort_unstable();
         }
         all
@@ -249,7 +250,7 @@ impl Explorer {
             .collect()
     }
 
-    /// One record, by all threads: the first pass over it, or draw number `draw`.
+    /// Searches one recording by all threads: its first pass, or draw number `draw`.
     fn record(&self, recording: &Recording, pass: u64, draw: u64, first: usize) {
         let places = match pass {
             0 => self.places(recording, 0),
@@ -277,7 +278,7 @@ impl Explorer {
         });
     }
 
-    /// One record, by this thread.
+    /// Searches one recording by this thread.
     fn alone(&self, recording: &Recording, pass: u64) {
         let base = recording.work.machine();
         let mut walk = recording.walk(&base);
@@ -288,7 +289,7 @@ impl Explorer {
         }
     }
 
-    /// All states of one place; false when the search is over.
+    /// Judges all states of one place; false when the search is over.
     fn place(
         &self,
         recording: &Recording,
@@ -318,7 +319,7 @@ impl Explorer {
         true
     }
 
-    /// Judges a state, unless one like it was.
+    /// Judges a state, unless an equal one was judged before.
     fn state(&self, recording: &Recording, state: &StateId, image: &Crashed) {
         self.states.fetch_add(1, Ordering::Relaxed);
         let work = &recording.work;
@@ -326,7 +327,7 @@ impl Explorer {
         let new = self.images.lock().insert(hash);
         let progress = work.progress_at(&recording.log, state.event);
         let mut key = Vec::from(hash.to_le_bytes());
-        // Records of a family differ in what they promise; their images may be alike.
+        // Recordings of a family differ in their promises; their images may be equal.
         key.extend(recording.header.workload.as_bytes());
         for (script, p) in work.scripts.iter().zip(&progress) {
             let (synced, begun) = promise::window(script, *p, work.promise);
@@ -367,7 +368,7 @@ impl Explorer {
         hash: u64,
     ) -> Result<(), Finding> {
         let config = &self.config;
-        // The costly checks do not depend on what was promised.
+        // The costly checks do not depend on the promises.
         let thorough = new && config.thorough.hits(hash);
         let checks = Checks {
             fsck: new && config.fsck.hits(hash.rotate_left(8)),
@@ -390,7 +391,7 @@ impl Explorer {
         Ok(())
     }
 
-    /// Shows and saves how far it is, until it is finished.
+    /// Shows and saves the progress until the search ends.
     pub(super) fn watch(
         &self,
         bar: &Teller,
@@ -417,7 +418,7 @@ impl Explorer {
             ));
             for (name, since) in self.running.lock().iter_mut() {
                 if since.elapsed() > TIMEOUT {
-                    bar.line(&format!("{name} hangs: judging it takes very long"));
+                    bar.line(&format!("{name} may hang: judging it takes very long"));
                     *since = Instant::now();
                 }
             }

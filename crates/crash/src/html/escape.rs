@@ -1,6 +1,6 @@
-//! Text on a page.
+//! Escapes for text in HTML.
 
-/// Text that means itself on a page.
+/// Escapes text so that HTML shows it unchanged.
 pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")

@@ -14,14 +14,14 @@ use crate::state::StateId;
 const WIDTH: f64 = 1000.0;
 /// Height of it.
 const HEIGHT: f64 = 240.0;
-/// Events shown before the crash, and behind it.
+/// Number of events shown before the crash.
 const BEFORE: usize = 400;
-/// See [`BEFORE`].
+/// Number of events shown behind the crash.
 const BEHIND: usize = 20;
 
-/// Where events and places are drawn.
+/// The scale of the timeline: maps events and places to pixels.
 struct Scale {
-    /// The events that are shown.
+    /// First of the events that are shown.
     first: usize,
     last: usize,
     /// Written places in order, so that distant parts of the device take no room.
@@ -29,7 +29,7 @@ struct Scale {
 }
 
 impl Scale {
-    /// Of the events around a crash at event `crash`.
+    /// The scale for the events around a crash at event `crash`.
     fn around(events: &[Event], crash: usize) -> Scale {
         let first = crash.saturating_sub(BEFORE);
         let last = (crash + BEHIND).min(events.len());
@@ -103,7 +103,8 @@ pub(super) fn draw(out: &mut String, recording: &Recording, state: &StateId) {
     );
 }
 
-/// Where a write, or what is shared, begins, its bytes, and whether it is durable at once.
+/// A write or share of the log: where it begins (bytes), its length (bytes), and whether it is
+/// durable at once.
 fn extent(event: &Event) -> (u64, u64, bool) {
     match event {
         Event::Write {
@@ -117,8 +118,8 @@ fn extent(event: &Event) -> (u64, u64, bool) {
     }
 }
 
-/// Event number `i`, a write or what is shared, of which `lost` is gone; it comes `behind` the
-/// crash or before it.
+/// Draws event number `i`, a write or a share, of which `lost` is gone; it comes `behind` the crash
+/// or before it.
 fn written(
     out: &mut String,
     scale: &Scale,
@@ -156,7 +157,8 @@ fn flush(out: &mut String, at: f64) {
     );
 }
 
-/// An operation that begins or is acknowledged; `value` is its thread and its number there.
+/// Draws the begin or the acknowledgement of an operation; `value` is its thread and its number
+/// there.
 fn mark(out: &mut String, at: f64, recording: &Recording, label: &str, value: u64) {
     let op = recording
         .work

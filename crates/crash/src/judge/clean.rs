@@ -1,22 +1,23 @@
-//! What the superblock says of a volume that a crash left: one that is marked clean is as after an
-//! unmount, whatever its log and its region hold, and a frozen one is marked so.
+//! Oracle 8, the mark "clean" in the superblock. A crashed volume that is marked clean must be
+//! complete without its log and its region, and a frozen volume must be marked clean.
 
-use stetfs::low::{BlockDevice, FsOptions, MemDevice};
+use stetfs::low::{FsOptions, MemDevice};
 use stetfs_ondisk::ext4::features::{Compat, Incompat};
-use stetfs_ondisk::ext4::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, State, Superblock};
+use stetfs_ondisk::ext4::superblock::State;
 
 use super::finding::{Finding, Oracle, gone};
 use super::promise::{self, Promise, Rules};
 use super::recovery::opened;
 use crate::machine::Crashed;
+use crate::outside::superblock;
 use crate::tree::Seen;
-use crate::volume::{DIRS, fsck};
+use crate::volume::{DIRS, fsck, released};
 use crate::work::{Progresses, Work};
 use crate::workload::script::Progress;
 
 impl Work {
-    /// Whether a script held the volume frozen at this moment: its freeze had returned, the thaw
-    /// not begun. The end of a script is not counted, for the unmount follows.
+    /// Whether a script held the volume frozen at this moment: its freeze had returned, and no thaw
+    /// had begun. The end of a script does not count, because the unmount follows.
     fn is_frozen(&self, progress: &Progresses) -> bool {
         self.scripts.iter().zip(progress).any(|(script, p)| {
             let frozen = |n: usize| script.states[n].is_frozen();
@@ -24,12 +25,13 @@ impl Work {
         })
     }
 
-    /// A frozen volume is marked clean, has every change without its log, and e2fsck, which would
-    /// not replay anything, finds nothing; files without a name wait on the list of orphans, as
-    /// after a crash. Nothing is looked at if it is not frozen.
+    /// Checks a frozen volume: it is marked clean, it has every change without its log, and e2fsck,
+    /// which would not replay anything, finds nothing. e2fsck does not run while nameless files are
+    /// on the orphan list, where they stand as after a crash. Checks nothing if the volume is not
+    /// frozen.
     ///
     /// # Errors
-    /// What is not so.
+    /// The first condition that does not hold.
     pub(super) fn check_frozen(
         &self,
         crashed: &Crashed,
@@ -46,7 +48,7 @@ impl Work {
             promise: Promise::Everything,
             ..self.rules()
         };
-        // What other scripts have begun waits.
+        // Operations of other scripts that have begun wait for the thaw.
         let done = |p: &Progress| Progress {
             begun: p.acked,
             ..*p
@@ -61,13 +63,16 @@ impl Work {
         {
             return Ok(());
         }
-        fsck(&crashed.device).map_err(|e| frozen(Oracle::Clean.says(e)))
+        let released = released(&crashed.device);
+        let released = released.map_err(|e| frozen(Oracle::Clean.says(e)))?;
+        fsck(&released).map_err(|e| frozen(Oracle::Clean.says(e)))
     }
 
-    /// A volume that is marked clean has what was promised without its log and its region.
+    /// Checks a volume that is marked clean: everything promised is there without its log and its
+    /// region.
     ///
     /// # Errors
-    /// What was promised, and what was found.
+    /// The promise, and the actual state.
     pub(super) fn check_clean(
         &self,
         crashed: &Crashed,
@@ -85,8 +90,11 @@ impl Work {
         progress: &Progresses,
         rules: Rules,
     ) -> Result<(), Finding> {
-        let says =
-            |e: String| Oracle::Clean.says(format!("marked clean, and without a replay {e}"));
+        let says = |e: String| {
+            Oracle::Clean.says(format!(
+                "marked clean, but not complete without a replay: {e}"
+            ))
+        };
         let alone = Crashed::of(crashed.device.fork());
         let options = FsOptions {
             read_only: true,
@@ -103,12 +111,9 @@ impl Work {
     }
 }
 
-/// Whether the superblock says that nothing is to be replayed or repaired.
+/// Whether the superblock says that there is nothing to replay or repair.
 fn is_marked_clean(device: &MemDevice) -> Result<bool, Finding> {
-    let mut bytes = [0; SUPERBLOCK_SIZE];
-    let read = device.read(SUPERBLOCK_OFFSET, &mut bytes);
-    read.map_err(|e| Oracle::Opens.says(e))?;
-    let sb = Superblock::decode_unchecked(&bytes).map_err(|e| Oracle::Opens.says(e))?;
+    let sb = superblock(device).map_err(|e| Oracle::Opens.says(e))?;
     let replays = sb.incompat().contains(Incompat::RECOVER);
     let has_journal = sb.compat().contains(Compat::HAS_JOURNAL);
     Ok(!replays && (has_journal || sb.state().contains(State::VALID_FS)))

@@ -1,4 +1,4 @@
-//! What is checked, and what is found.
+//! The oracles by name, their findings, and the choice of checks.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use stetfs::low::Fs;
 
-/// What a finding is about.
+/// The oracle that a finding comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Oracle {
@@ -16,21 +16,22 @@ pub enum Oracle {
     Opens,
     /// 1: e2fsck finds nothing.
     Fsck,
-    /// 2 and 3: what was synced is there, and content was there once.
+    /// 2 and 3: synced changes are there, and content is one that the file had.
     Promise,
-    /// 5: recovering again, or after a crash inside the recovery, gives the same.
+    /// 5: recovering again, or after a crash inside the recovery, has the same result.
     Again,
-    /// 6: e2fsck's replay gives the same volume.
+    /// 6: e2fsck's replay results in the same volume.
     Replay,
     /// 7: free counts, bitmaps and files agree.
     Space,
     /// Each step ends.
     Hang,
-    /// Without a crash: what is done succeeds, and what is read is what was written.
+    /// Without a crash: operations succeed, and reads return what was written.
     Live,
-    /// 8: a volume that is marked clean has all without a replay; a frozen one is marked so.
+    /// 8: a volume that is marked clean is complete without a replay, and a frozen one is marked
+    /// clean.
     Clean,
-    /// 9: the kernel's ext4 shows the same.
+    /// 9: the kernel's ext4 shows the same tree.
     Kernel,
 }
 
@@ -54,9 +55,9 @@ impl fmt::Display for Oracle {
 /// A promise that was broken.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// Which.
+    /// The oracle that found it.
     pub oracle: Oracle,
-    /// What was found instead.
+    /// The actual state.
     pub detail: String,
 }
 
@@ -84,35 +85,35 @@ impl Oracle {
     }
 }
 
-/// What the kernel is asked.
+/// The comparisons with the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ByKernel {
-    /// Nothing.
+    /// None.
     #[default]
     No,
-    /// What it shows of the recovered volume.
+    /// Compare the tree of the recovered volume.
     Shown,
-    /// The same, and what it shows when it has recovered the crashed one by itself.
+    /// Compare that, and the tree after the kernel's own recovery of the crashed volume.
     Recovered,
 }
 
-/// What is checked of a state beyond the tree and the free counts, which always are.
+/// The optional checks of a state; the tree and the free counts are always checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checks {
-    /// Use the recovered volume: grow files, make new ones.
+    /// Use the recovered volume: let files grow, create new ones.
     pub in_use: bool,
-    /// e2fsck after the volume was closed.
+    /// Run e2fsck after the volume is closed.
     pub fsck: bool,
     /// Recover again, and compare.
     pub again: bool,
     /// Compare with e2fsck's replay.
     pub replay: bool,
-    /// Compare with what the kernel shows, which takes root.
+    /// Compare with the kernel's tree; needs root.
     pub kernel: ByKernel,
 }
 
 impl Checks {
-    /// All of them that take no root.
+    /// All checks that do not need root.
     pub const ALL: Checks = Checks {
         in_use: true,
         fsck: true,
@@ -120,18 +121,18 @@ impl Checks {
         replay: true,
         kernel: ByKernel::No,
     };
-    /// All but the comparison with another program's replay.
+    /// All checks but the comparison with another program's replay.
     pub const OURS: Checks = Checks {
         replay: false,
         ..Checks::ALL
     };
 }
 
-/// Drops a volume as a crash does, and sees that nothing of it stays behind.
+/// Drops a volume as a crash does, and checks that no reference to it remains.
 pub(crate) fn gone(fs: Arc<Fs>) -> Result<(), Finding> {
     let weak = Arc::downgrade(&fs);
     drop(fs);
-    // A thread of the journal's may hold it for a moment.
+    // A thread of the journal may hold a reference for a moment.
     let mut pause = Duration::from_micros(20);
     for _ in 0..24 {
         if weak.strong_count() == 0 {

@@ -1,36 +1,38 @@
-//! What the kernel's ext4 shows of a volume, compared with what StetFS shows. It takes root, a loop
-//! device and a mount; both are taken down whatever comes.
+//! Oracle 9: compares the trees that the kernel's ext4 and StetFS show of a volume. It needs root,
+//! a loop device and a mount; device and mount are removed in any case.
 
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use stetfs::low::{FileType, Ino, MemDevice};
 use stetfs_testkit::tree::{Entry, Kind, content_hash, escape, xattr_value};
-use stetfs_testkit::{CaptureOptions, KernelMount, LoopDev, LoopOptions, Scratch, Tree};
+use stetfs_testkit::{CaptureOptions, Tree};
 
 use super::finding::{ByKernel, Finding, Oracle};
 use super::recovery::tree;
 use crate::machine::Crashed;
+use crate::outside::Files;
 use crate::tree::{READ_MAX, Seen, SeenNode};
+use crate::volume::released;
 use crate::work::Work;
 use crate::workload::op::KEPT_FLAGS;
 
-/// Whether this process may have the kernel mount something.
+/// Checks that this process can mount by the kernel.
 ///
 /// # Errors
-/// Why not.
+/// The reason why it cannot.
 pub fn check_can_mount() -> Result<()> {
     ensure!(
         rustix::process::geteuid().is_root(),
-        "mounting by the kernel takes root"
+        "mounting by the kernel needs root"
     );
     let control = Path::new("/dev/loop-control");
     ensure!(control.exists(), "there are no loop devices here");
     Ok(())
 }
 
-/// What the kernel can do with a volume, which is sound: it may not know the block size, or how to
-/// change what has these features (quotas), and then leaves orphans alone.
+/// The comparisons that the kernel can do with a sound volume. It may not know the block size, or
+/// it may mount only read-only for lack of a feature (quotas); then it leaves orphans alone.
 pub(crate) fn abilities(volume: &MemDevice) -> ByKernel {
     match by_kernel(volume, "rw").is_ok() {
         true => ByKernel::Recovered,
@@ -39,18 +41,15 @@ pub(crate) fn abilities(volume: &MemDevice) -> ByKernel {
     }
 }
 
-/// Options for a volume that was closed.
+/// Options for a volume that is closed.
 const CLEAN: &str = "ro,noload";
-/// Options for one that is to be recovered.
+/// Options for a volume that needs recovery.
 const DIRTY: &str = "ro";
 
 /// The tree that the kernel shows of a copy.
 fn by_kernel(volume: &MemDevice, options: &str) -> Result<Tree> {
-    let scratch = Scratch::in_memory("kernel")?;
-    let path = scratch.path().join("image");
-    volume.save(&path)?;
-    let device = LoopDev::attach(&path, LoopOptions::default())?;
-    let mount = KernelMount::new(device, "ext4", options)?;
+    let files = Files::of(&released(volume)?)?;
+    let (mount, journal) = files.mount(options)?;
     let what = CaptureOptions {
         ctime: false,
         mtime: false,
@@ -59,23 +58,25 @@ fn by_kernel(volume: &MemDevice, options: &str) -> Result<Tree> {
     };
     let tree = Tree::capture(mount.path(), &what).context("reading what the kernel shows")?;
     mount.umount()?;
+    drop(journal);
     Ok(tree)
 }
 
 impl Work {
-    /// Whether others can replay its log as well. With async_commit a crash may leave a commit
-    /// block whose transaction is torn. StetFS looks at the blocks' checksums before it replays
-    /// anything; e2fsck 1.47 and the kernel look when it is too late, fail with EIO, and leave the
-    /// whole journal unreplayed. StetFS's own log is replayed by StetFS alone.
+    /// Whether other programs can replay the log as well. With async_commit a crash may leave a
+    /// commit block whose transaction is torn. StetFS checks the blocks' checksums before it
+    /// replays anything; e2fsck 1.47 and the kernel check too late, fail with EIO, and leave the
+    /// whole journal unreplayed. The StetFS log is replayed by StetFS alone.
     pub(super) fn is_replayed_by_others(&self) -> bool {
         !self.options.async_commit && self.options.journal.is_jbd2()
     }
 
-    /// The kernel shows of the recovered volume what StetFS shows; and of the crashed one, where it
-    /// can replay the log. Whose device had failed has orphans that are e2fsck's.
+    /// Checks that the kernel shows of the recovered volume what StetFS shows; and of the crashed
+    /// one, if the kernel can replay the log. A crashed volume whose device had failed is skipped:
+    /// it may have orphans that only e2fsck finishes.
     ///
     /// # Errors
-    /// What is not so.
+    /// The first difference.
     pub(super) fn check_kernel(
         &self,
         crashed: &Crashed,
@@ -101,7 +102,7 @@ impl Work {
     }
 }
 
-/// Compares what StetFS and the kernel show.
+/// Compares the trees of StetFS and the kernel.
 fn same(ours: &Seen, theirs: &Tree) -> Result<(), String> {
     let mut names = 1;
     for (path, entry) in &theirs.entries {
@@ -123,7 +124,7 @@ fn same(ours: &Seen, theirs: &Tree) -> Result<(), String> {
     }
 }
 
-/// What differs.
+/// The difference of one inode.
 fn differs(ino: Ino, node: &SeenNode, entry: &Entry) -> Option<String> {
     let kind = match node.kind {
         FileType::Regular => Kind::File,
@@ -137,7 +138,7 @@ fn differs(ino: Ino, node: &SeenNode, entry: &Entry) -> Option<String> {
     let has_flags = matches!(kind, Kind::File | Kind::Directory);
     let xattrs = node.xattrs.iter();
     let xattrs = xattrs.map(|(name, value)| (name.clone(), xattr_value(value)));
-    // Of a larger one a part was read.
+    // StetFS reads only a part of a larger file.
     let is_whole = kind == Kind::File && node.size <= READ_MAX;
     let ours = Entry {
         kind,
@@ -161,7 +162,7 @@ fn differs(ino: Ino, node: &SeenNode, entry: &Entry) -> Option<String> {
         flags: entry.flags.map(|flags| flags & KEPT_FLAGS),
         ..entry.clone()
     };
-    (ours != theirs).then(|| format!("{ours:?}, but to the kernel {theirs:?}"))
+    (ours != theirs).then(|| format!("{ours:?}, but the kernel shows {theirs:?}"))
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
-//! Whether a file is what its node in the model says.
+//! Comparison of a file with its node in the model.
 
 use crate::tree::SeenNode;
 use crate::workload::model::{Kind, Node};
 
-/// Type, permissions, owner, links, flags, extended attributes and size.
+/// Compares type, permissions, owner, links, flags, extended attributes and size.
 ///
 /// # Errors
-/// What differs.
+/// The difference.
 pub(crate) fn attributes(node: &Node, seen: &SeenNode) -> Result<(), String> {
     let kind = node.file_type();
     if seen.kind != kind {
@@ -37,10 +37,10 @@ pub(crate) fn attributes(node: &Node, seen: &SeenNode) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a file that no crash came to is what its node says: attributes, content, target.
+/// Compares a file that no crash affects with its node: attributes, content, target.
 ///
 /// # Errors
-/// What differs.
+/// The difference.
 pub(crate) fn is_as_left(node: &Node, seen: &SeenNode) -> Result<(), String> {
     attributes(node, seen)?;
     match &node.kind {

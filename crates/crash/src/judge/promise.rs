@@ -1,13 +1,13 @@
-//! Whether what a crash left is something that the user was promised.
+//! Oracles 2 and 3: check that a crash left one of the states that the user was promised.
 //!
-//! With one lane for transactions the names and attributes that come back must be those
-//! after some operation of the script, none left out: not before the last change that an
-//! acknowledged sync covers, not after the last operation that was begun. Where files are synced by
-//! records, the state may be older, with each synced file as it was then on it (`records`). File
-//! content then depends on the preset:
-//! * data: it is exactly what it was after that operation;
-//! * ordered: each sector was there at some time: not before the file was last synced, nor (for a
-//!   block that was allocated since) before it was first written;
+//! With one lane for transactions the recovered names and attributes must be those after some
+//! operation of the script, with none left out: not before the last change that an acknowledged
+//! sync covers, and not after the last operation that was begun. If files are synced by sync
+//! records, the state may be older, with each synced file on it as it was at its sync (`records`).
+//! File content then depends on the preset:
+//! * data: it is exactly the content after that operation;
+//! * ordered: each sector was there at some time, not before the last sync of the file, nor (for a
+//!   block allocated since) before its first write;
 //! * writeback: the same, but a block allocated since the last sync may hold anything.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -23,40 +23,40 @@ use crate::workload::model::{Content, Kind, Node, NodeId, ROOT, State};
 use crate::workload::op::Op;
 use crate::workload::script::{Progress, Script};
 
-/// What is taken as promised.
+/// The promise that the file system is held to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Promise {
-    /// What fsync, fdatasync and sync covered stands.
+    /// Changes that fsync, fdatasync and sync covered stand.
     #[default]
     Synced,
-    /// Every operation that returned stands, synced or not. Nobody promises that: the lab must find
-    /// where it does not hold, and so proves that it looks.
+    /// Every operation that returned stands, synced or not. No file system promises that: the lab
+    /// must find where it does not hold, which proves that the lab looks.
     Everything,
 }
 
-/// What is promised, and how.
+/// The rules that decide what is promised.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// What happens to file data.
+    /// The data mode of the journal.
     pub data: DataMode,
-    /// Files are synced by records of their own.
+    /// Whether files are synced by sync records.
     pub records: bool,
     /// Each change is durable when it returns.
     pub sync: bool,
-    /// What is taken as promised.
+    /// The promise that the file system is held to.
     pub promise: Promise,
 }
 
-/// What the syncs that were acknowledged promise.
+/// The promises of the acknowledged syncs.
 #[derive(Default)]
 struct Promises {
-    /// No state before this one may come back.
+    /// The oldest state that may come back.
     state: usize,
-    /// Content of a file is not older than after this operation.
+    /// For each file the operation before which its content may not be.
     files: BTreeMap<NodeId, usize>,
-    /// The same for all files.
+    /// The same operation for all files.
     all: usize,
-    /// Files of which a sync failed: what was lost is not written by a later one.
+    /// Files of which a sync failed: a later sync does not write the lost data.
     told: BTreeSet<NodeId>,
 }
 
@@ -66,14 +66,14 @@ impl Promises {
         for (i, op) in script.ops.iter().enumerate().take(acked) {
             let (at, state) = (i + 1, &script.states[i + 1]);
             let lost = script.failure.as_ref().filter(|f| f.loses && at > f.since);
-            // What is copied may be what was lost.
+            // The copied data may be lost data.
             if let (Some(_), Op::Copy { to, .. }) = (lost, op) {
                 p.told.extend(state.find(to));
             }
             let (path, only_data) = match op {
                 Op::SyncAll | Op::Freeze | Op::Remount | Op::Commit => {
                     p.state = at;
-                    // Another one may have been told what was lost.
+                    // The failure may have been reported to another sync.
                     if lost.is_none() {
                         p.all = at;
                     }
@@ -110,7 +110,7 @@ impl Promises {
     }
 }
 
-/// What decides which states may come back: two moments with the same window are judged alike.
+/// The range of states that may come back; moments with the same range are judged alike.
 pub fn window(script: &Script, progress: Progress, promise: Promise) -> (usize, usize) {
     let syncs = |i: &usize| script.ops[*i].is_sync() || synced(script, *i, false).is_some();
     let synced = match promise {
@@ -120,10 +120,10 @@ pub fn window(script: &Script, progress: Progress, promise: Promise) -> (usize, 
     (synced, progress.begun)
 }
 
-/// Checks the directory at `dir` of a recovered volume against a script.
+/// Checks the directory `dir` of a recovered volume against a script.
 ///
 /// # Errors
-/// What was promised, and what was found.
+/// The promise, and the actual state.
 pub fn judge(
     seen: &Seen,
     dir: &str,
@@ -163,7 +163,7 @@ pub fn judge(
             }
         }
     }
-    // The states that fit best tell most.
+    // The states that fit best explain most.
     reasons.sort_by_key(|(k, why)| std::cmp::Reverse((why.fit, *k)));
     let mut told = HashSet::new();
     reasons.retain(|(_, why)| told.insert(why.detail.clone()));
@@ -186,13 +186,13 @@ pub fn judge(
     ))
 }
 
-/// Why a state is not what came back.
+/// The reason why a state is not the recovered one.
 struct Mismatch {
     detail: String,
     fit: Fit,
 }
 
-/// How much of it fits.
+/// How far the state fits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Fit {
     Nothing,
@@ -221,7 +221,7 @@ struct Case<'a> {
     seen: &'a Seen,
     script: &'a Script,
     state: &'a State,
-    /// What comes from records, and the operation whose state it is in.
+    /// The files that come from sync records, with the operation whose state each is in.
     over: Option<&'a BTreeMap<NodeId, usize>>,
     promises: &'a Promises,
     k: usize,
@@ -240,7 +240,7 @@ impl Case<'_> {
         let mut todo = vec![(ROOT, root, String::new())];
         let mut files = Vec::new();
         let mut attributes = Ok(());
-        // Content last: the cheap differences decide most.
+        // Content is compared last: the cheap comparisons rule out most states.
         while let Some((id, ino, path)) = todo.pop() {
             let (node, seen) = (&self.state.nodes[&id], &self.seen.nodes[&ino]);
             attributes = attributes.and_then(|()| {
@@ -287,7 +287,7 @@ impl Case<'_> {
                 }
                 Kind::Symlink(target) => {
                     if target.as_bytes() != seen.target {
-                        return Err(Fit::Names.but(format!("/{path}: another target")));
+                        return Err(Fit::Names.but(format!("/{path}: the link has another target")));
                     }
                 }
                 Kind::Special(_) => {}
@@ -313,9 +313,9 @@ impl Case<'_> {
         record.copied().unwrap_or(self.k)
     }
 
-    /// A record of an fdatasync need not hold what is not needed to find the data, and one that
-    /// makes a directory has it as it was at some time since: of these any state until then
-    /// will do.
+    /// Compares the attributes of a file. A sync record of an fdatasync may lack attributes that
+    /// are not needed to find the data, and one that creates a directory has its attributes of some
+    /// later moment; in these cases the attributes of any state up to then are accepted.
     fn attributes_of(&self, id: NodeId, node: &Node, seen: &SeenNode) -> Result<(), String> {
         let exact = attributes(node, seen);
         if exact.is_ok() || self.over.is_none_or(|over| !over.contains_key(&id)) {
@@ -342,7 +342,7 @@ impl Case<'_> {
         }
     }
 
-    /// The content of a file whose size is right.
+    /// Compares the content of a file whose size is right.
     fn content(&self, id: NodeId, want: &Content, seen: &SeenNode) -> Result<(), String> {
         let version = |v: usize| {
             self.script.states[v]
@@ -385,8 +385,7 @@ impl Case<'_> {
             if may_hold_anything && *born > synced {
                 continue;
             }
-            // Of what was written since, any part may be lost, and the rest of the sector written
-            // again.
+            // Any part of the later writes may be lost, and the rest of the sector rewritten.
             let at = |v: usize| version(v).and_then(|c| sector(c, start, is.len(), true));
             if loses && (synced..=self.now).any(|v| at(v) != at(synced)) {
                 continue;
@@ -396,9 +395,9 @@ impl Case<'_> {
                 let Some(content) = version(v) else {
                     return false;
                 };
-                // What is behind a version's end is zero if a later truncation may have made it so
-                // (either way: a file also grows over a block that was home already), or the size
-                // may have grown without the data.
+                // Bytes behind the end of a version are zero if a later truncation may have zeroed
+                // them (shorter or longer: a file also grows over a block that was home already),
+                // or if the size may have grown without the data.
                 let end = content.data.len().max(start);
                 let grown = || {
                     (v + 1..=self.at(id)).any(|later| {
@@ -414,7 +413,8 @@ impl Case<'_> {
             });
             if !fits {
                 return Err(format!(
-                    "the sector at {start} is none of those since operation {oldest}; {}",
+                    "the sector at {start} has no content that the file had since operation \
+                     {oldest}; {}",
                     self.whose(is)
                 ));
             }
@@ -422,7 +422,7 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// Where a sector that is wrong comes from.
+    /// A description of the source of a wrong sector.
     fn whose(&self, is: &[u8]) -> String {
         if is.iter().all(|b| *b == 0) {
             return "it is zero".into();
@@ -444,7 +444,7 @@ impl Case<'_> {
     }
 }
 
-/// A sector of a version; `padded` with zeroes behind its end, or else none.
+/// A sector of a version. Behind its end it is filled with zeroes if `padded`, else there is none.
 fn sector(content: &Content, start: usize, len: usize, padded: bool) -> Option<Arc<[u8]>> {
     let data = content
         .data

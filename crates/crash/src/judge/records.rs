@@ -1,5 +1,5 @@
-//! What comes back where files are synced by records of their own: the state after some operation,
-//! and on it each file as it was when it was synced last, with what leads to it.
+//! The states that sync records make possible: the state after some operation, with each synced
+//! file as it was at its last sync, and with the directories that lead to it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,17 +9,18 @@ use crate::workload::model::{Kind, Node, NodeId, State};
 use crate::workload::op::Op;
 use crate::workload::script::Script;
 
-/// A state with the files of records on it.
+/// A state with the files of sync records put over it.
 pub(super) struct Overlaid {
     /// The tree.
     pub(super) state: State,
-    /// Files and directories that come from records, and the operation whose state they are in.
+    /// Files and directories that come from sync records, with the operation whose state each is
+    /// in.
     pub(super) at: BTreeMap<NodeId, usize>,
 }
 
-/// The state after operation `k`, and on it what the syncs up to operation `upto` made durable;
-/// those after `acked` only if they can be without a commit. With `always` each write is synced.
-/// `None`: there was a sync that takes a commit, so this state cannot come back.
+/// The state after operation `k`, with the effects of the syncs up to operation `upto` put over it;
+/// a sync after `acked` counts only if it can be done without a commit. With `always` every write
+/// is a sync. `None`: a sync up to `acked` needs a commit, so this state cannot come back.
 pub(super) fn overlay(
     script: &Script,
     k: usize,
@@ -57,8 +58,8 @@ pub(super) fn overlay(
 }
 
 impl Overlaid {
-    /// Whether a directory that was synced by operation `j` is as it was then: a sync of it takes
-    /// no commit if all that changed are names that records made.
+    /// Whether a directory is as it was when operation `j` synced it. A sync of it needs no commit
+    /// if it changed only by names that sync records made.
     fn is_synced(&self, script: &Script, k: usize, j: usize, id: NodeId) -> bool {
         let promised = &script.states[j].nodes[&id];
         if promised.changed <= k {
@@ -84,7 +85,7 @@ impl Overlaid {
         };
         let names = &script.links[j].get(&id);
         let Some(names) = names.filter(|n| !n.is_empty()) else {
-            // It has no name: that takes a commit if it had one, and nothing of it comes back.
+            // A file without a name needs a commit if it had one, else nothing of it comes back.
             let had_one = script.links[k].contains_key(&id) || self.at.contains_key(&id);
             return (!had_one).then_some(());
         };
@@ -105,8 +106,8 @@ impl Overlaid {
         Some(())
     }
 
-    /// Makes a file or directory that was made since, under the only name that it ever had, and the
-    /// directories that lead to it.
+    /// Adds a file or directory that was created since, under the only name that it ever had, with
+    /// the directories that lead to it.
     fn make(&mut self, script: &Script, k: usize, j: usize, id: NodeId) -> Option<()> {
         let names = script.links[j].get(&id)?;
         let [(parent, name)] = &names[..] else {
@@ -133,7 +134,7 @@ impl Overlaid {
         let Some(before) = before else {
             return Some(());
         };
-        // What had the name was unlinked, or else this would have taken a commit.
+        // The former owner of the name was unlinked; otherwise the sync would have needed a commit.
         let named = script.links[j].get(&before).is_some_and(|n| !n.is_empty());
         let old = self.state.nodes.get_mut(&before)?;
         if named || old.is_dir() {

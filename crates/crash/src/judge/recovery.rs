@@ -1,4 +1,4 @@
-//! Recoveries: whole, cut, and written down.
+//! Recoveries for the oracles: whole, cut, and recorded.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::finding::{Finding, Oracle, gone};
 use crate::machine::{Crashed, Machine};
 use crate::tree::Seen;
 
-/// Options under which opening replays the journal and does nothing else.
+/// Options with which opening only replays the journal.
 pub(super) fn replay_only(options: &FsOptions) -> FsOptions {
     FsOptions {
         read_only: true,
@@ -28,7 +28,7 @@ pub(super) fn opened<D: BlockDevice + 'static, R: Region + 'static>(
     opened.map_err(|e| Oracle::Opens.says(format!("cannot be opened: {e}")))
 }
 
-/// What the recovery of a crashed volume does to device and region.
+/// Records what the recovery of a crashed volume does to device and region.
 ///
 /// # Errors
 /// The volume cannot be opened.
@@ -41,8 +41,8 @@ pub fn record_recovery(
     Ok(machine.take_logs())
 }
 
-/// What a recovery leaves whose power is cut after so many writes to the device, and whether it was
-/// finished by then.
+/// The machine after a recovery whose power is cut after `cut` writes to the device, and whether
+/// the recovery was complete by then.
 pub(super) fn cut_recovery(
     crashed: &Crashed,
     options: &FsOptions,
@@ -50,7 +50,7 @@ pub(super) fn cut_recovery(
 ) -> Result<(Crashed, bool), Finding> {
     let device = Arc::new(FaultInjector::new(crashed.device.fork()));
     device.power_off_after(cut);
-    // What is stored to the region is stored until then.
+    // Stores to the region arrive until the cut.
     let region = crashed.fork_region().map(|region| {
         let device = Arc::clone(&device);
         let recorder = RegionRecorder::beside(region, move || device.is_off().into());
@@ -73,14 +73,14 @@ pub(super) fn cut_recovery(
     Ok((left, finished))
 }
 
-/// The machine after the volume was opened, and dropped as in a crash.
+/// The machine after the volume was opened and then dropped as in a crash.
 pub(super) fn recovered(crashed: &Crashed, options: &FsOptions) -> Result<Crashed, Finding> {
     let machine = crashed.fork();
     gone(opened(&machine, options)?)?;
     Ok(machine.fork())
 }
 
-/// What is in the volume once it is recovered.
+/// The tree of the volume after its recovery.
 pub(crate) fn tree(crashed: &Crashed, options: &FsOptions) -> Result<Seen, Finding> {
     let fs = opened(&crashed.fork(), options)?;
     let seen = Seen::capture(&fs).map_err(|e| Oracle::Opens.says(e));

@@ -1,7 +1,7 @@
-//! Oracle 7, from the bytes: each block has one owner, and bitmaps, counts and the orphan list
-//! agree.
+//! Oracle 7: each block has one owner, and bitmaps, counts and the orphan list agree.
 //!
-//! Reads a volume that was closed, without the file system under test: only the layouts are shared.
+//! It reads the bytes of a closed volume without the file system under test; only the layouts are
+//! shared.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ use stetfs_ondisk::ext4::inode::{I_BLOCK_LEN, InodeFlags, InodeView};
 use stetfs_ondisk::ext4::superblock::{Geometry, Superblock};
 use stetfs_ondisk::ext4::{bitmap, orphan_file};
 
-/// Whose a block is.
+/// The owner of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Owner {
     /// Superblock, group descriptors, and copies and reserves of them.
@@ -35,16 +35,18 @@ pub enum Owner {
     Symlink,
     /// Data of a file.
     Data,
-    /// Of the file system's own inodes.
+    /// Content of the file system's own inodes.
     Reserved,
+    /// Block of multiple mount protection.
+    Mmp,
 }
 
 /// The inode of reserved descriptor blocks, with an old-style block map.
 const RESIZE_INO: u32 = 7;
-/// Deeper trees are none.
+/// Greatest depth of an extent tree.
 const DEPTH_MAX: u16 = 5;
 
-/// The owner of each block, by its number; a free block has none.
+/// The owner of each block, by block number; `None` for a free block.
 #[derive(Debug, Default)]
 pub struct Owners(Vec<Option<Owner>>);
 
@@ -53,13 +55,13 @@ impl Owners {
         *self.0.get(usize::try_from(nr).ok()?)?
     }
 
-    /// Gives a block to an owner; the one that it had.
+    /// Gives a block to an owner. Returns the former one.
     fn insert(&mut self, nr: u64, owner: Owner) -> Option<Owner> {
         let slot = self.0.get_mut(usize::try_from(nr).ok()?)?;
         slot.replace(owner)
     }
 
-    /// All blocks that are somebody's, in order.
+    /// All owned blocks, in order.
     pub fn iter(&self) -> impl Iterator<Item = (u64, Owner)> {
         let numbered = (0..).zip(&self.0);
         numbered.filter_map(|(nr, owner)| Some((nr, (*owner)?)))
@@ -160,7 +162,8 @@ impl Volume<'_> {
             self.own(acl, Owner::Xattr)?;
         }
         if ino == RESIZE_INO {
-            // What it reserves is part of the descriptors; only its map is more.
+            // The reserved blocks are counted as descriptors; only the block of its map is
+            // additional.
             let map = u64::from(view.block_map()[13]);
             return if map == 0 {
                 Ok(())
@@ -168,7 +171,7 @@ impl Volume<'_> {
                 self.own(map, Owner::Reserved)
             };
         }
-        // A short target lies where the numbers of blocks would.
+        // A short target is stored in place of the block numbers.
         let is_target = view.is_symlink() && view.size() < I_BLOCK_LEN as u64;
         let has_map = view.is_regular() || view.is_dir() || (view.is_symlink() && !is_target);
         let is_tree = view.flags().contains(InodeFlags::EXTENTS);
@@ -200,7 +203,7 @@ impl Volume<'_> {
         Ok(())
     }
 
-    /// A block that a block map names, with `levels` of indirect blocks from it to the data.
+    /// Takes a block that a block map names, with `levels` of indirect blocks above the data.
     fn numbered(&mut self, nr: u64, levels: usize, owner: Owner) -> Result<(), String> {
         match (nr, levels) {
             (0, _) => return Ok(()),
@@ -225,11 +228,10 @@ impl Volume<'_> {
     }
 }
 
-/// Whose each block is; those that are nobody's are left out. Volumes whose space is given out in
-/// clusters are e2fsck's to check.
+/// The owners of all blocks, after all checks. Volumes with clusters (bigalloc) are left to e2fsck.
 ///
 /// # Errors
-/// What does not agree.
+/// The first contradiction.
 pub fn check(device: &MemDevice) -> Result<Owners, String> {
     let mut head = vec![0; 1024];
     device.read(1024, &mut head).map_err(said)?;
@@ -242,7 +244,7 @@ pub fn check(device: &MemDevice) -> Result<Owners, String> {
         return Ok(Owners::default());
     }
     if geo.blocks_count > device.size() / u64::from(geo.block_size) {
-        return Err("a volume that is larger than its device".into());
+        return Err("the volume is larger than its device".into());
     }
     let blocks = usize::try_from(geo.blocks_count).map_err(said)?;
     let mut v = Volume {
@@ -261,6 +263,9 @@ pub fn check(device: &MemDevice) -> Result<Owners, String> {
         v.metadata(group, &desc)
             .map_err(|e| format!("group {group}: {e}"))?;
         descs.push(desc);
+    }
+    if v.sb.incompat().contains(Incompat::MMP) {
+        v.own(v.sb.mmp_block.get(), Owner::Mmp)?;
     }
     let orphan_file = v.sb.orphan_file_inum.get();
     for (group, desc) in (0..).zip(&descs) {
@@ -296,7 +301,7 @@ pub fn check(device: &MemDevice) -> Result<Owners, String> {
 impl Volume<'_> {
     fn orphan_slots(&self, inode: &[u8]) -> Result<(), String> {
         let view = InodeView::new(inode).map_err(said)?;
-        // It is small: without extents, a few blocks by number.
+        // The orphan file is small: it has a few blocks, by number, if it has no extents.
         let blocks: Vec<u64> = match view.flags().contains(InodeFlags::EXTENTS) {
             true => {
                 let node = NodeRef::new(view.i_block()).map_err(said)?;
@@ -319,7 +324,7 @@ impl Volume<'_> {
         Ok(())
     }
 
-    /// The bitmaps and counts against what was found.
+    /// Compares the bitmaps and counts with the owners that were found.
     fn compare(
         &self,
         descs: &[GroupDesc],
@@ -343,7 +348,9 @@ impl Volume<'_> {
                 if marked != owner.is_some() {
                     return Err(match owner {
                         Some(owner) => format!("block {nr} is {owner:?}, but free in the bitmap"),
-                        None => format!("block {nr} is nobody's, but used in the bitmap"),
+                        None => {
+                            format!("block {nr} is used in the bitmap, but nothing refers to it")
+                        }
                     });
                 }
             }
@@ -358,7 +365,7 @@ impl Volume<'_> {
                     .is_some_and(|m| bitmap::is_set(m, bit) != *used)
                 {
                     return Err(format!(
-                        "inode {ino} is {} but not so in the bitmap",
+                        "inode {ino} is {}, but the bitmap disagrees",
                         if *used { "used" } else { "free" }
                     ));
                 }
@@ -416,9 +423,9 @@ mod tests {
                 image.read(at, &mut byte).unwrap();
                 image.write(at, &[byte[0] ^ 0x10]).unwrap();
                 let why = check(&image).unwrap_err();
-                assert!(why.contains("in the bitmap"), "{why}");
+                assert!(why.contains("the bitmap"), "{why}");
             }
-            // The free blocks in the superblock.
+            // This overwrites the count of free blocks in the superblock.
             let image = base.image.fork();
             image.write(1024 + 0x0C, &[1, 2, 3, 4]).unwrap();
             assert!(check(&image).is_err());

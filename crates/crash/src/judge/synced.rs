@@ -1,11 +1,11 @@
-//! Which operations make a file durable.
+//! The operations of a script that make a file durable.
 
 use crate::workload::op::{Flag, Op};
 use crate::workload::script::Script;
 
-/// The file that operation number `i` makes durable, and whether its data alone: a sync of it, or a
-/// write to what is written synchronously (`always`, or by its flag). What else such files are
-/// changed by makes all of a transaction durable.
+/// The file that operation number `i` makes durable, and whether only its data: a sync of it, or a
+/// write to a synchronous file (by `always`, or by its flag). Other changes of such files make a
+/// whole transaction durable.
 pub(super) fn synced(script: &Script, i: usize, always: bool) -> Option<(&str, bool)> {
     let state = &script.states[i + 1];
     let is_synchronous = |path: &str| {

@@ -1,4 +1,5 @@
-//! Crashes inside a recovery that lose what it did not flush, and inside the recovery that follows.
+//! Crashes inside a recovery that lose its unflushed writes, and crashes inside the recovery that
+//! follows.
 
 use super::finding::{Checks, Finding};
 use super::record_recovery;
@@ -7,21 +8,21 @@ use crate::state::{StateId, Why};
 use crate::walk::{Walk, places};
 use crate::work::{Progresses, Work};
 
-/// Crashes that are drawn inside a recovery.
+/// Number of crashes drawn inside a recovery.
 const DRAWN: usize = 4;
 
-/// Crashes inside recoveries.
+/// Numbers of crashes inside recoveries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cuts {
-    /// Inside the first one.
+    /// Crashes inside the first recovery.
     pub first: u64,
-    /// Inside the one after such a crash.
+    /// Crashes inside the recovery after such a crash.
     pub second: u64,
 }
 
 impl Work {
-    /// Recovers the volume, and checks what crashes before each of its flushes leave. One of them
-    /// at each flush is recovered and crashes again, in a few ways.
+    /// Recovers the volume, and checks the results of crashes before each of its flushes. One of
+    /// these crashes at each flush is recovered and crashes again, in a few ways.
     ///
     /// # Errors
     /// The first promise that is broken.
@@ -52,8 +53,8 @@ impl Work {
         Ok(cuts)
     }
 
-    /// Recovers the volume, and checks what a few crashes inside of that leave, which a seed draws;
-    /// with `twice` also what crashes inside of the recovery after the first of them leave.
+    /// Recovers the volume, and checks the results of a few random crashes inside this recovery;
+    /// with `twice` also of crashes inside the recovery after the first of them.
     ///
     /// # Errors
     /// The first promise that is broken.
@@ -85,7 +86,7 @@ impl Work {
         Ok(cuts)
     }
 
-    /// A few crashes inside of a recovery, and what each leaves.
+    /// A few random crashes inside a recovery, and the machine that each leaves.
     fn drawn_crashes(
         &self,
         crashed: &Crashed,
@@ -111,9 +112,9 @@ impl Work {
         Ok(all)
     }
 
-    /// Recovers the volume over a recorder. Gives the crashes before each flush of that and each
-    /// fence, as many as at a place of the kind `why`, what each leaves, and whether it is the
-    /// last at its flush.
+    /// Recovers the volume over a recorder. Gives the crashes before the end of each flush and
+    /// fence (as many as at a place of kind `why`), the machine that each leaves, and whether it is
+    /// the last one at its flush.
     fn crashes_of_recovery(
         &self,
         crashed: &Crashed,

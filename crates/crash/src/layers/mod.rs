@@ -1,13 +1,14 @@
 //! `stetfs crash run --device`: power cuts below StetFS and below a flash translation layer.
 //!
-//! A workload is recorded as ever. Its requests then go to a device of the layer, event by event,
-//! and at each place of the record copies of that lose their power: what waited in caches is lost
-//! in part, and the flash may stop at any step inside the request under way. The layer comes up
-//! again by itself. What it then shows must be what the model of a crash allows, sector by sector:
-//! what was flushed stands. And it is recovered and judged as any other crash.
+//! The recording of a workload is the usual one. Its requests then go to a device of the layer,
+//! event by event, and at each place copies of this device lose their power: a part of the cached
+//! writes is lost, and the flash may stop at any step inside the request under way. The layer then
+//! starts again by itself. Each sector must hold what the crash model allows: flushed writes stand.
+//! The volume is then recovered and judged as after any other crash.
 //!
-//! It is no part of the search of [`explore`](crate::explore::explore), whose states are subsets of
-//! sectors: which there can be is the layer's to say here, and a state is a place with a draw.
+//! This is not a part of the search of [`explore`](crate::explore::explore), whose states are
+//! subsets of sectors. Here the layer decides which states exist, and a state is a place with a
+//! draw.
 
 mod below;
 
@@ -33,50 +34,50 @@ use crate::state::{Arrival, StateId, points};
 use crate::volume::Batches;
 use crate::workload::Case;
 
-/// Draws at each place.
+/// Number of draws at each place.
 const DRAWS: u64 = 3;
-/// Of so many images one is looked at by e2fsck, used, and recovered again.
+/// One image in this many is checked by e2fsck, used, and recovered again.
 const THOROUGH: u64 = 50;
 
-/// How to search.
+/// The parameters of a search.
 #[derive(Clone, Copy, Debug)]
 pub struct How {
-    /// What lies below the volume.
+    /// The layer below the volume.
     pub layer: Layer,
-    /// Decides the workloads and the draws.
+    /// Seed of the workloads and the draws.
     pub seed: u64,
-    /// How long.
+    /// Time limit in seconds.
     pub seconds: f64,
-    /// Records at once.
+    /// Number of recordings searched at once.
     pub threads: usize,
-    /// Failures to stop at.
+    /// Number of failures to stop at.
     pub failures: usize,
 }
 
-/// What came out.
+/// The outcome of a search.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Outcome {
-    /// Records made.
+    /// Recordings made.
     pub records: u64,
     /// Crash states.
     pub states: u64,
-    /// Of these, with the power gone inside of the layer's work, perhaps.
+    /// States that were drawn, so that the power may have gone inside the layer's work.
     pub drawn: u64,
-    /// Different images, each recovered and judged, of a record.
+    /// Distinct images of a recording, each recovered and judged.
     pub judged: u64,
-    /// Images that e2fsck looked at, that were used, and recovered again.
+    /// Images that e2fsck checked, that were used and recovered again.
     pub thorough: u64,
-    /// Batches that the device shared, in all records.
+    /// Batches that the device shared, in all recordings.
     pub shares: u64,
-    /// States in which a promise was broken.
+    /// States that broke a promise.
     pub failures: u64,
-    /// Seconds.
+    /// Time in seconds.
     pub seconds: f64,
     /// The first failures, in words.
     pub findings: Vec<String>,
 }
 
-/// A search, shared by its threads.
+/// A search; its threads share it.
 struct Search<'a> {
     how: How,
     out: &'a Path,
@@ -86,11 +87,11 @@ struct Search<'a> {
     outcome: Mutex<Outcome>,
 }
 
-/// Searches until time is up. `make` makes the case of a seed; a workload without one is the same
-/// each time. Failures leave their records and images in `out`.
+/// Searches until time is up. `make` makes the case for a seed; without it the workload is the same
+/// each time. The recordings and images of failures go to `out`.
 ///
 /// # Errors
-/// A workload failed on a sound device; a journal that shares, with a layer that does not.
+/// A workload failed on a sound device, or the journal shares and the layer cannot.
 pub fn explore(
     how: How,
     journal: &JournalSpec,
@@ -107,7 +108,7 @@ pub fn explore(
         next: AtomicU64::new(0),
         outcome: Mutex::default(),
     };
-    // The layers' shares are whole or not at all.
+    // The layers share a batch whole or not at all.
     let shape = Shape {
         batches: Batches::Atomic,
         ..shape
@@ -146,12 +147,12 @@ impl Search<'_> {
         self.stop.load(Ordering::Relaxed) || Instant::now() >= self.deadline
     }
 
-    /// All places of a record.
+    /// Searches all places of a recording.
     fn record(&self, recording: &Recording, seed: u64) -> Result<()> {
         let (base, log) = (&recording.work.base.image, &recording.log);
         ensure!(
             self.how.layer == Layer::Page || recording.shares() == 0,
-            "only --device page shares: without home=share, or with that"
+            "only --device page can share: choose it, or a journal without home=share"
         );
         {
             let mut outcome = self.outcome.lock();
@@ -227,7 +228,7 @@ impl Search<'_> {
         }
     }
 
-    /// Takes note of a failure, and keeps what shows it.
+    /// Counts a failure, and saves its recording and image.
     fn broken(
         &self,
         recording: &Recording,
@@ -260,7 +261,7 @@ impl Search<'_> {
 }
 
 impl Outcome {
-    /// For people.
+    /// The outcome as text.
     pub fn text(&self) -> String {
         let mut text = format!(
             "{} states of {} records in {:.1} s ({:.0}/s), {} of them drawn; {} images judged, {} thoroughly; {} batches shared\n{} failures\n",

@@ -1,9 +1,9 @@
-//! What a crash did to a tree, by measures that fit any file system.
+//! The damage of a crash to a tree, measured in ways that fit any file system.
 //!
 //! * lost: a file that was synced, and not renamed or removed since, is gone, or holds a sector
-//!   that it did not hold since it was synced;
-//! * names: the names are those of no single moment;
-//! * versions: a file's content is none that its path ever had.
+//!   that it did not hold since its sync;
+//! * names: the names are not those of any single moment;
+//! * versions: the content of a file is none that its path ever had.
 
 use std::collections::BTreeMap;
 
@@ -14,18 +14,18 @@ use crate::workload::model::{Kind, NodeId, State};
 use crate::workload::op::Op;
 use crate::workload::script::{Progress, Script};
 
-/// What was broken; `None`: nothing.
+/// The damage to a tree; `None`: none of that kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Broken {
-    /// What was synced is not there.
+    /// Synced data or names are gone.
     pub lost: Option<String>,
-    /// Names of no single moment.
+    /// The names are not those of any single moment.
     pub names: Option<String>,
-    /// Content that never was.
+    /// A file has content that it never had.
     pub versions: Option<String>,
 }
 
-/// Looks at the directory `dir` of a recovered tree.
+/// Classifies the directory `dir` of a recovered tree.
 pub fn classify(seen: &Seen, dir: &str, script: &Script, progress: Progress) -> Broken {
     let find = |path: &str| {
         let ino = seen.find(&format!("{dir}/{path}"))?;
@@ -38,7 +38,7 @@ pub fn classify(seen: &Seen, dir: &str, script: &Script, progress: Progress) -> 
     }
 }
 
-/// The names of a node, in order.
+/// The names of a node, sorted.
 fn paths_of(state: &State, id: NodeId) -> Vec<String> {
     let mut paths: Vec<String> = state
         .paths()
@@ -69,7 +69,7 @@ fn lost<'s>(
     for (id, at) in synced {
         let states = script.states.get(at..=progress.begun)?;
         let paths = paths_of(states.first()?, id);
-        // A directory's own name is not the directory's.
+        // The sync of a directory does not cover the directory's own name.
         let alone = matches!(states.first()?.nodes.get(&id)?.kind, Kind::File(_));
         if !alone || states.iter().any(|s| paths_of(s, id) != paths) {
             continue;
@@ -86,7 +86,7 @@ fn lost<'s>(
     None
 }
 
-/// What a file of which these are the versions since its sync cannot hold.
+/// The sector that is lost from a file with these versions since its sync.
 fn content_lost(node: &SeenNode, states: &[State], id: NodeId) -> Option<String> {
     let versions: Vec<&[u8]> = states
         .iter()
@@ -106,10 +106,12 @@ fn content_lost(node: &SeenNode, states: &[State], id: NodeId) -> Option<String>
             let (head, tail) = is.split_at(part.len().min(is.len()));
             head == part && tail.iter().all(|b| *b == 0)
         });
-        // Space behind the end that some version had may be zeroes until the data is home.
+        // A range behind the end of some version may be zeroes until the data is written home.
         let unwritten = zero && start + is.len() > shortest;
         if !fits && !unwritten {
-            return Some(format!("the sector at {start} is of no version since then"));
+            return Some(format!(
+                "the sector at {start} has no content that the file had since then"
+            ));
         }
     }
     None
@@ -197,7 +199,7 @@ mod tests {
         )
     }
 
-    /// What a state shows.
+    /// The tree that a crash at a state leaves.
     fn shown(state: &State) -> Seen {
         let node = |kind, content: Vec<u8>, entries| SeenNode {
             kind,
@@ -252,7 +254,8 @@ mod tests {
                 .unwrap()
                 .contains("is gone")
         );
-        // The second write without the first: every sector was there, the whole never.
+        // The second write without the first: each sector was there at some time, but the whole
+        // never was.
         let mut seen = shown(&script.states[3]);
         let later = shown(&script.states[5]);
         let a = seen.find("w0/a").unwrap();
@@ -262,7 +265,7 @@ mod tests {
         assert!(broken.lost.is_none() && broken.names.is_none() && broken.versions.is_some());
         seen.nodes.get_mut(&a).unwrap().content[5] ^= 1;
         assert!(judge(&seen).lost.is_some());
-        // A name without the one that came before it.
+        // A name without the name that was made before it.
         let mut seen = shown(&script.states[7]);
         let dir = seen.find("w0").unwrap();
         seen.nodes.get_mut(&dir).unwrap().entries.remove("b");

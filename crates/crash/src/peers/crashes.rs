@@ -1,4 +1,4 @@
-//! The crashes of a record that are looked at.
+//! The crashes of a recording that are tried, and the limits of the search.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,36 +15,36 @@ use crate::marks::{ACKED, BEGUN};
 use crate::state::{StateId, Uncertain, first_pass, points};
 use crate::workload::Progress;
 
-/// How much is tried.
+/// The limits of the search.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct Limits {
-    /// Different images of each.
+    /// Most different images to try, of each system or workload.
     #[arg(long, value_name = "N", default_value_t = 300)]
     pub states: usize,
-    /// How long to try each.
+    /// Time to spend on each, in seconds.
     #[arg(long, value_name = "N", default_value_t = 120.0)]
     pub seconds: f64,
-    /// Decides everything that is drawn.
+    /// Seed of all random choices.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 }
 
-/// Crashes that are to be looked at.
+/// The chosen crashes of a recording.
 pub(super) struct Crashes<'a> {
     pub(super) base: &'a MemDevice,
     pub(super) log: &'a Log,
     pub(super) chosen: Vec<StateId>,
 }
 
-/// Gets the number of a crash, the crash, its image and what the workload had been told.
+/// A function that gets the number of a crash, the crash, its image, and the progress at the crash.
 pub(super) type Looked<'a> =
     dyn Fn(usize, &StateId, &MemDevice, Progress) -> Result<(), String> + Sync + 'a;
 
 impl Crashes<'_> {
-    /// Looks at each, as long as there is time since `begin`.
+    /// Calls `look` for each crash until the time since `begin` is up.
     ///
     /// # Errors
-    /// The first of `look`.
+    /// The first error of `look`.
     pub(super) fn each(
         &self,
         threads: usize,
@@ -90,7 +90,7 @@ fn progress(log: &Log, event: usize) -> Progress {
     progress
 }
 
-/// Where the work began; a record without such a mark is all work.
+/// The event at which the work begins; 0 if the recording has no mark for it.
 pub(super) fn start(log: &Log) -> usize {
     let is_start = |e: &Event| matches!(e, Event::Mark { label, .. } if label == START);
     log.events.iter().position(is_start).unwrap_or(0)
@@ -107,7 +107,7 @@ pub(super) fn candidates(base: &MemDevice, log: &Log, seed: u64) -> Vec<StateId>
     all
 }
 
-/// Well-spread states with different images, in order.
+/// Well-spread states with different images, in order of events.
 pub(super) fn choose(
     base: &MemDevice,
     log: &Log,

@@ -1,9 +1,9 @@
-//! The power is cut under any program: what it does on a mount is recorded, the crash states are
-//! drawn, and a command judges what each leaves.
+//! `stetfs crash cut`: records what any program does on a mount, draws crash states, and has a
+//! command judge each.
 //!
-//! Each line that the program prints is something that it was told, or has promised: the crashes
-//! after it know the line. It is noted when it was read, which is later than it was printed, so
-//! that a crash knows no line too many.
+//! Each line that the program prints stands for an acknowledgement or a promise, and the judges of
+//! later crashes get it. A line is marked in the recording when it is read, which is after it was
+//! printed. So no crash gets a line too many.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{BufRead, BufReader};
@@ -27,104 +27,104 @@ use super::served::Served;
 use crate::marks::ACKED;
 use crate::state::{Arrival, KINDS, StateId, Uncertain, Why, points};
 
-/// The mount, for the commands.
+/// The environment variable with the mount point, for all commands.
 const DIR: &str = "STETFS_DIR";
-/// The file with the lines that were printed before the crash, for the judge.
+/// The environment variable with the file of the lines printed before the crash, for the judge.
 const TOLD: &str = "STETFS_TOLD";
 
-/// States that are looked at in the order of the record, before it begins anew: so all parts of it
-/// have their turn, however little time there is.
+/// Number of states that are tried in the order of the recording before the next round through it;
+/// so all parts of the recording are tried, however little time there is.
 const TURN: usize = 16;
-/// Of so many states one is cut again, inside its recovery.
+/// One state in this many is cut again, inside its recovery.
 const CUT_AGAIN: usize = 4;
-/// Of so many images one is looked at by e2fsck, after the judge.
+/// One image in this many is checked by e2fsck, after the judge.
 const FSCK_EACH: usize = 8;
-/// Failures that are told, and kept.
+/// Most failures that are described and kept.
 const EXAMPLES: usize = 5;
 
-/// A program, its volume and its judge. Commands are the shell's.
+/// A program, its volume and its judge. Commands are run by the shell.
 #[derive(Clone, Debug)]
 pub struct Cut {
-    /// An image; it is not changed.
+    /// The image of the volume; it is not changed.
     pub volume: PathBuf,
     /// Mount options.
     pub options: String,
-    /// What is done first, on a mount of the volume that is not recorded.
+    /// A command that runs first, on a mount that is not recorded.
     pub prepare: Option<String>,
     /// The program.
     pub run: String,
-    /// The judge: fails if what is on the mount is broken.
+    /// The judge: a command that fails if the mount's content is broken.
     pub check: String,
     /// The stetfs program.
     pub binary: PathBuf,
-    /// Where broken images are kept, as the crash left them.
+    /// Directory for broken images, as the crash left them.
     pub keep: Option<PathBuf>,
-    /// How many states are judged at once.
+    /// Number of states that are judged at once.
     pub jobs: usize,
-    /// It ends at so many that are broken.
+    /// Number of broken states to stop at.
     pub failures: usize,
-    /// How many states, for how long, and the seed.
+    /// Number of states, time limit and seed.
     pub limits: Limits,
 }
 
-/// What came of it.
+/// The result of the search.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct CutRow {
     /// Mount options.
     pub options: String,
-    /// Decided what was drawn.
+    /// Seed of all draws.
     pub seed: u64,
-    /// Writes of the record.
+    /// Writes in the recording.
     pub writes: usize,
-    /// Flushes of the record.
+    /// Flushes in the recording.
     pub flushes: usize,
     /// Lines that the program printed.
     pub told: usize,
     /// States that were judged.
     pub states: usize,
-    /// Of these, how many have a write in part.
+    /// States among these in which a write arrived in part.
     pub torn: usize,
-    /// Of these, how many were cut again, inside their recovery.
+    /// States among these that were cut again, inside their recovery.
     pub cut_again: usize,
-    /// States with which the judge was not content, or that could not be mounted.
+    /// States that the judge rejected, or that could not be mounted.
     pub broken: usize,
-    /// Images that e2fsck looked at after the judge, and found something in.
+    /// Images that e2fsck checked after the judge, and those with errors.
     pub fscks: (usize, usize),
-    /// Time.
+    /// Time in seconds.
     pub seconds: f64,
-    /// The first that are broken.
+    /// The first broken states, in words.
     pub examples: Vec<String>,
 }
 
-/// What the program did, and said.
+/// The recording of the program, and the lines that it printed.
 struct Recorded {
     base: MemDevice,
     log: Log,
     lines: Vec<String>,
 }
 
-/// A crash that is to be looked at.
+/// A crash to be judged.
 struct Crash<'a> {
     /// Its number.
     nth: usize,
     state: &'a StateId,
-    /// A write is there in part.
+    /// Whether a write arrived in part.
     torn: bool,
-    /// What the program had printed.
+    /// The lines printed before the crash.
     told: &'a [String],
 }
 
-/// A crash's image, and what it is called.
+/// The image of a crash, and its name.
 struct Left {
     name: String,
     image: MemDevice,
 }
 
 impl Cut {
-    /// Records the program and judges what crashes leave.
+    /// Records the program and judges the crash states.
     ///
     /// # Errors
-    /// Not root, or the program failed. What the judge says is no error.
+    /// The process is not root, or the program failed. A verdict of the judge is no error.
     pub fn run(&self) -> Result<CutRow> {
         let begin = Instant::now();
         let Recorded { base, log, lines } = self.record()?;
@@ -172,12 +172,12 @@ impl Cut {
     fn record(&self) -> Result<Recorded> {
         ensure!(
             !NbdAddress::is_meant(&self.volume),
-            "{} is the address of an NBD server: a copy of an image is worked on, so name a file",
+            "{} is the address of an NBD server: the cuts need a copy of an image, so name a file",
             self.volume.display()
         );
         let mut base =
             MemDevice::load(&self.volume).map_err(|e| BlockError::open(&self.volume, e))?;
-        // Nothing is prepared in vain.
+        // FUSE is checked first, so that no preparation is in vain.
         stetfs_fuse::look_for_fuse()?;
         if let Some(prepare) = &self.prepare {
             let scratch = Scratch::in_memory("prepared")?;
@@ -205,7 +205,7 @@ impl Cut {
         Ok(mount)
     }
 
-    /// What a mount of `base` does to the device, while `work` is done on it.
+    /// The log of a mount of `base` while `work` runs on it.
     fn recorded(
         &self,
         base: &MemDevice,
@@ -218,7 +218,7 @@ impl Cut {
         })
     }
 
-    /// Judges a state, or one inside its recovery, and puts what came of it into the row.
+    /// Judges a state, or one inside its recovery, and adds the result to the row.
     fn look(&self, crash: Crash<'_>, image: &MemDevice, row: &Mutex<CutRow>) -> Result<()> {
         if row.lock().broken >= self.failures {
             return Ok(());
@@ -268,7 +268,7 @@ impl Cut {
         Ok(())
     }
 
-    /// What the judge says of an image, and then e2fsck, if it is to.
+    /// The verdicts of the judge and, with `fsck`, of e2fsck on an image.
     ///
     /// # Errors
     /// The judge leaves the mount in use.
@@ -295,7 +295,7 @@ impl Cut {
     }
 }
 
-/// Of the judge, and of e2fsck.
+/// The verdicts of the judge and of e2fsck.
 type Verdicts = (Result<(), String>, Option<Result<(), String>>);
 
 fn lines_of(told: usize, what: &[String]) -> String {
@@ -303,7 +303,7 @@ fn lines_of(told: usize, what: &[String]) -> String {
 }
 
 impl Left {
-    /// The power goes again, somewhere in the recovery that did this to the device.
+    /// Cuts the power again, inside the recovery that `log` recorded.
     fn cut_again(&mut self, log: &Log, seed: u64) {
         let Some((state, _)) = draw(&self.image, log, 1, seed).into_iter().next() else {
             return;
@@ -329,8 +329,8 @@ impl Left {
     }
 }
 
-/// About `count` crashes of a record, and whether a write arrives in part. Half of them lie
-/// anywhere, the others where much is uncertain, the more the likelier.
+/// Draws about `count` crashes of a recording, each with whether a write arrives in part. Half of
+/// them lie anywhere; the others are the more likely at a place the more bytes are uncertain there.
 fn draw(base: &MemDevice, log: &Log, count: usize, seed: u64) -> HashMap<StateId, bool> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let places = points(log, start(log));
@@ -372,7 +372,7 @@ fn draw(base: &MemDevice, log: &Log, count: usize, seed: u64) -> HashMap<StateId
     drawn
 }
 
-/// At each of these places how many bytes were written since the last flush ended.
+/// For each of these places the bytes written since the last completed flush.
 fn uncertain_bytes(log: &Log, places: &[(usize, Why)]) -> impl Iterator<Item = u64> {
     let (mut at, mut bytes, mut flushes) = (0, 0, HashSet::new());
     places.iter().map(move |(event, _)| {
@@ -395,7 +395,7 @@ fn shell(text: &str, dir: &Path) -> Command {
     command
 }
 
-/// Runs a command to its end, and hands over each line that it prints.
+/// Runs a command to its end, and passes each line that it prints to `line`.
 fn listen(command: &mut Command, line: &mut dyn FnMut(String)) -> Result<()> {
     let mut child = command
         .stdin(Stdio::null())

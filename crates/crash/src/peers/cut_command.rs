@@ -1,4 +1,4 @@
-//! `stetfs crash cut`.
+//! The subcommand `stetfs crash cut`.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -14,32 +14,31 @@ use crate::answer::Answer;
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLE)]
 pub struct CutArgs {
-    /// An image of a volume; a copy in memory is worked on.
+    /// Image of a volume; only a copy in memory is changed.
     volume: PathBuf,
     /// Mount options.
     #[arg(short, long, value_name = "OPTION,…", default_value = "")]
     options: String,
-    /// A command of the shell that is done first and not recorded. The mount is $STETFS_DIR, for
-    /// all three.
+    /// Shell command to run first, without recording it. For all three commands $STETFS_DIR is the
+    /// mount point.
     #[arg(long, value_name = "COMMAND")]
     prepare: Option<String>,
-    /// The command whose work is recorded. Each line that it prints is told to the judges of
-    /// crashes that come after it: that something was acknowledged, for instance. It ends all that
-    /// it began.
+    /// Shell command to record. Each line that it prints goes to the judges of later crashes, for
+    /// instance as an acknowledgement. The command must end all processes that it starts.
     #[arg(long, value_name = "COMMAND")]
     run: String,
-    /// The judge: a command that fails if what a crash left on the mount is broken. The file
-    /// $STETFS_TOLD has the lines that were printed before the crash. It ends all that it began.
+    /// Shell command that judges a crash state: it fails if the content of the mount is broken. The
+    /// file $STETFS_TOLD holds the lines printed before the crash. The command must end all
+    /// processes that it starts.
     #[arg(long, value_name = "COMMAND")]
     check: String,
-    /// Judges at once.
+    /// Number of judges to run at once.
     #[arg(long, value_name = "N", default_value_t = 1)]
     jobs: usize,
-    /// Stop at so many that are broken.
+    /// Stop at this many broken states.
     #[arg(long, value_name = "N", default_value_t = 10)]
     failures: usize,
-    /// Keep the first images that are broken in this directory, as the crash left them, with what
-    /// was said.
+    /// Directory for the first broken images, as the crash left them, with the verdicts.
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
     #[command(flatten)]

@@ -1,7 +1,8 @@
-//! Crashes of the kernel's ext4, recovered by StetFS, by e2fsck and by the kernel: what one of them
-//! brings back, StetFS must.
+//! Crashes of the kernel's ext4, recovered by StetFS, e2fsck and the kernel: StetFS must bring back
+//! everything that one of the others does.
 //!
-//! The journals are of others: their compound transactions, and their fast commits.
+//! This tests recovery of journals that StetFS did not write, with the kernel's compound
+//! transactions and fast commits.
 
 mod cuts;
 mod difference;
@@ -25,17 +26,17 @@ use super::recorded::{Task, record};
 use crate::state::StateId;
 use crate::workload::Progress;
 
-/// Records `workload` on a mount of the kernel, and has crash states of it recovered by all
-/// readers.
+/// Records `workload` on a mount by the kernel, and has all readers recover crash states of the
+/// recording.
 ///
 /// # Errors
-/// Not root, something is not installed, or the workload failed.
+/// The process is not root, a program is missing, or the workload failed.
 pub fn foreign(volume: &Volume, workload: &str, limits: Limits) -> Result<ForeignRow> {
     let begin = Instant::now();
     let task = Task::of(workload, limits.seed)?;
     let base = volume.make()?;
     let system = volume.kernel();
-    // Nothing is mounted by StetFS here.
+    // StetFS mounts nothing here, so the path of its program is empty.
     let log = record(&system, &task, &base, Path::new(""))
         .with_context(|| format!("recording {workload} on {volume:?}"))?;
     let chosen = choose(&base, &log, candidates(&base, &log, limits.seed), limits);
@@ -61,7 +62,7 @@ pub fn foreign(volume: &Volume, workload: &str, limits: Limits) -> Result<Foreig
     Ok(row)
 }
 
-/// Has a state recovered by all, and puts what came of it into the row.
+/// Has all readers recover a state, and adds the results to the row.
 fn look(
     volume: &Volume,
     task: &Task,
@@ -97,7 +98,7 @@ fn look(
     Ok(())
 }
 
-/// Whether the journal holds fast commits that count.
+/// Whether the journal holds fast commits that recovery has to apply.
 fn fast_commits(image: &MemDevice) -> bool {
     let found = stetfs::low::inspect(Arc::new(image.fork()), None).ok();
     let Some(log) = found.and_then(|found| found.log) else {

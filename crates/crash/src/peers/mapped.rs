@@ -1,4 +1,4 @@
-//! Writes through a shared mapping.
+//! Writes through a shared mapping, for workloads on mounts.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -7,12 +7,12 @@ use std::ptr::null_mut;
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-/// Bytes that are mapped: the page of most machines, or several.
+/// Bytes of the mapping: one or several pages.
 const PAGE: u64 = 65_536;
 
-/// Writes `data` at `offset` through a mapping that is gone on return; when the bytes reach the
-/// file system is the kernel's choice, until the file is synced. They must lie within the file and
-/// within 4096 bytes.
+/// Writes `data` at `offset` through a mapping that is removed before the return. The kernel
+/// chooses when the bytes reach the file system, until the file is synced. The range must lie
+/// within the file and within one unit of 4096 bytes.
 ///
 /// # Errors
 /// The file cannot be mapped.

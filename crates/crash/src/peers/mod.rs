@@ -1,5 +1,5 @@
-//! StetFS beside other file systems: each works on a mount over a recorded device, and recovers its
-//! own crash states: StetFS by its library, the others by the kernel's mount.
+//! StetFS beside other file systems: each works on a mount over a recorded device and recovers its
+//! own crash states, StetFS by its library, the others by the kernel's mount.
 //!
 //! Needs root, FUSE and loop devices, and the file systems' `mkfs`.
 
@@ -33,39 +33,39 @@ use crate::state::StateId;
 use crate::volume::{DIRS, fsck};
 use crate::workload::Progress;
 
-/// What came of one file system.
+/// The counts for one file system.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Row {
     /// The file system.
     pub system: String,
     /// The workload.
     pub workload: String,
-    /// Events of the record.
+    /// Events of the recording.
     pub events: usize,
     /// States tried.
     pub states: usize,
     /// Different images among them, each recovered.
     pub distinct: usize,
-    /// The volume could not be mounted.
+    /// Images that could not be mounted.
     pub unmountable: usize,
-    /// What was synced, or what a program was told, is not there.
+    /// Images in which synced data, or data that a program was told is durable, is gone.
     pub lost: usize,
-    /// Names of no single moment.
+    /// Images with names that are not those of any single moment.
     pub names: usize,
-    /// Content that never was.
+    /// Images with content that a file never had.
     pub versions: usize,
-    /// Images that e2fsck looked at, and found something in.
+    /// Images that e2fsck checked, and those with errors.
     pub fscks: (usize, usize),
-    /// Time.
+    /// Time in seconds.
     pub seconds: f64,
-    /// The first of each kind.
+    /// The first example of each kind.
     pub examples: Vec<String>,
 }
 
 /// Records `workload` on a file system and judges its crash states.
 ///
 /// # Errors
-/// Not root, something is not installed, or the workload failed.
+/// The process is not root, a program is missing, or the workload failed.
 pub fn compare_one(system: &System, workload: &str, limits: Limits, binary: &Path) -> Result<Row> {
     let begin = Instant::now();
     let task = Task::of(workload, limits.seed)?;
@@ -96,7 +96,7 @@ pub fn compare_one(system: &System, workload: &str, limits: Limits, binary: &Pat
     Ok(row)
 }
 
-/// Recovers a state and puts what is wrong with it into the row.
+/// Recovers a state and adds its damage to the row.
 fn look(
     system: &System,
     task: &Task,

@@ -1,4 +1,4 @@
-//! Operations done through system calls, and what a mounted directory shows.
+//! Operations by system calls on a mounted directory, and the tree of such a directory.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -16,14 +16,14 @@ use super::mapped;
 use crate::tree::{Seen, SeenNode, readable};
 use crate::workload::op::{Op, bytes, held_number};
 
-/// A user of a mounted directory.
+/// A user of a mounted directory, who may hold files open.
 pub struct PosixSession {
     root: PathBuf,
     held: BTreeMap<u32, File>,
 }
 
 impl PosixSession {
-    /// At work in `root`.
+    /// A session in the directory `root`.
     pub fn new(root: &Path) -> PosixSession {
         PosixSession {
             root: root.into(),
@@ -31,7 +31,8 @@ impl PosixSession {
         }
     }
 
-    /// The path; of a held file its link in /proc, which leads to it although it may have no name.
+    /// The path in the host's tree; for a held file its link in /proc, which works even if the file
+    /// has no name.
     fn at(&self, path: &str) -> PathBuf {
         match self.held(path) {
             Some(file) => format!("/proc/self/fd/{}", file.as_raw_fd()).into(),
@@ -53,7 +54,7 @@ impl PosixSession {
             .open(self.at(path))
     }
 
-    /// Also of a directory.
+    /// Opens a file or directory to sync it.
     fn open_to_sync(&self, path: &str) -> io::Result<File> {
         match self.held(path) {
             Some(file) => file.try_clone(),
@@ -61,10 +62,10 @@ impl PosixSession {
         }
     }
 
-    /// Does it; on return it is acknowledged.
+    /// Runs an operation; on return it is acknowledged.
     ///
     /// # Errors
-    /// The system call's.
+    /// That of the system call.
     pub fn run(&mut self, op: &Op) -> io::Result<()> {
         match op {
             Op::Create { path, mode } => self.create(path, *mode),
@@ -123,17 +124,18 @@ impl PosixSession {
                 len,
             } => self.set_xattr(path, name, &bytes(*key, *len)),
             Op::RemoveXattr { path, name } => self.remove_xattr(path, name),
-            // The kernel does not survive fast commits of files that are mapped by blocks.
+            // No flag is changed, because the kernel does not survive fast commits of files with
+            // block maps.
             Op::Chattr { .. } => Ok(()),
             Op::Fsync { path } => self.open_to_sync(path)?.sync_all(),
             Op::Fdatasync { path } => self.open_to_sync(path)?.sync_data(),
             Op::SyncAll => sync_fs(&self.root),
-            // The library's, for the swarm.
+            // Only the library has these; the swarm uses them.
             Op::Mkfifo { .. } | Op::RenameNew { .. } | Op::Whiteout { .. } => unsupported(),
             Op::Copy { .. } | Op::SetAcl { .. } | Op::Limit { .. } => unsupported(),
             Op::Project { .. } | Op::Memory { .. } | Op::Trim => unsupported(),
             Op::Remount | Op::Act { .. } | Op::Refused { .. } => unsupported(),
-            // A mount knows groups of one file alone, by descriptor; FUSE has no freezing.
+            // A mount has only atomic groups of one file, by descriptor; FUSE has no freezing.
             Op::Atomic { .. } | Op::Early | Op::Commit | Op::Abort => unsupported(),
             Op::Freeze | Op::Thaw => unsupported(),
         }
@@ -144,7 +146,7 @@ fn unsupported() -> io::Result<()> {
     Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
 }
 
-/// Names.
+/// Operations on names.
 impl PosixSession {
     fn create(&self, path: &str, mode: u32) -> io::Result<()> {
         let file = OpenOptions::new()
@@ -175,7 +177,7 @@ impl PosixSession {
     }
 }
 
-/// Files that are held open.
+/// Operations on files that are held open.
 impl PosixSession {
     fn hold(&mut self, path: &str, held: u32) -> io::Result<()> {
         let file = self.open(path)?;
@@ -195,7 +197,7 @@ impl PosixSession {
     }
 }
 
-/// Blocks and attributes.
+/// Operations on blocks and attributes.
 impl PosixSession {
     fn fallocate(
         &self,
@@ -244,31 +246,31 @@ fn keep(size: bool) -> FallocateFlags {
     }
 }
 
-/// syncfs(2).
+/// Runs syncfs(2).
 ///
 /// # Errors
-/// The system call's.
+/// That of the system call.
 pub fn sync_fs(dir: &Path) -> io::Result<()> {
     Ok(rustix::fs::syncfs(File::open(dir)?.as_fd())?)
 }
 
-/// Makes an empty directory that belongs to nobody in particular.
+/// Makes an empty directory of root with mode 755.
 ///
 /// # Errors
-/// The system call's.
+/// That of the system call.
 pub fn make_dir(path: &Path) -> io::Result<()> {
     fs::create_dir(path)?;
     chown(path, Some(0), Some(0))?;
     fs::set_permissions(path, Permissions::from_mode(0o755))
 }
 
-/// Files that are not of the workload.
+/// The entry of the root directory that is not part of the workload.
 const NOT_OURS: &str = "lost+found";
 
-/// Walks a mounted directory.
+/// The tree of a mounted directory.
 ///
 /// # Errors
-/// What cannot be read.
+/// The file or directory that cannot be read.
 pub fn capture(root: &Path) -> Result<Seen, String> {
     let mut seen = Seen {
         nodes: BTreeMap::new(),

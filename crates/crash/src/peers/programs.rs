@@ -1,4 +1,4 @@
-//! Programs that people run, as workloads: what they are told is durable must be.
+//! Common programs as workloads: everything that they are told is durable must survive a crash.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -13,32 +13,33 @@ use super::posix::sync_fs;
 use crate::tree::Seen;
 use crate::workload::op::bytes;
 
-/// A program at work; steps count from 1.
+/// A program as a workload; its steps count from 1.
 #[derive(Clone, Copy, Debug)]
 pub struct Program {
     /// Its name as a workload.
     pub name: &'static str,
-    /// What it does.
+    /// A description of the work.
     pub about: &'static str,
-    /// Runs it in a directory; tells of each step when it is begun, and when it was acknowledged.
+    /// Runs the program in a directory; reports the begin and the acknowledgement of each step.
     pub run: fn(&Path, &mut dyn FnMut(Step)) -> Result<()>,
-    /// Looks at the directory (by its path in the tree) after a crash.
+    /// Checks the directory (by its path in the tree) after a crash.
     pub check: Check,
 }
 
-/// Gets the tree, the directory in it, and the steps begun and acknowledged.
+/// A check after a crash. It gets the tree, the directory in it, and the numbers of steps begun and
+/// acknowledged.
 pub type Check = fn(&Seen, &str, (usize, usize)) -> Result<(), String>;
 
-/// What a program told.
+/// A report of a program's progress.
 #[derive(Clone, Copy, Debug)]
 pub enum Step {
-    /// It began a step.
+    /// The program began a step.
     Begun(usize),
     /// The step was acknowledged.
     Acked(usize),
 }
 
-/// All of them.
+/// All programs.
 pub const PROGRAMS: [Program; 5] = [
     Program {
         name: "sqlite-wal",
@@ -48,8 +49,8 @@ pub const PROGRAMS: [Program; 5] = [
     },
     Program {
         name: "sqlite-delete",
-        // FULL does not sync the directory after the journal is deleted: then the transaction may
-        // be rolled back, on any file system.
+        // With FULL SQLite does not sync the directory after it deletes the journal; then the
+        // transaction may be rolled back on any file system.
         about: "SQLite transactions, rollback journal, synchronous=EXTRA",
         run: |dir, step| sqlite(dir, "DELETE", "EXTRA", step),
         check: sqlite_check,
@@ -79,7 +80,7 @@ pub fn program(name: &str) -> Option<Program> {
     PROGRAMS.into_iter().find(|p| p.name == name)
 }
 
-/// Copies a directory of a tree to the file system of this machine.
+/// Copies a directory of a tree to the host's file system.
 fn export(seen: &Seen, dir: &str, to: &Path) -> Result<(), String> {
     let said = |e: std::io::Error| e.to_string();
     let root = seen.find(dir).ok_or("the program's directory is gone")?;
@@ -100,12 +101,12 @@ fn export(seen: &Seen, dir: &str, to: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs a command on an exported directory.
+/// Runs a command on an exported directory; gives its output.
 fn ask(command: &mut Command) -> Result<String, String> {
     cmd::run(command).map_err(|e| format!("{e:#}"))
 }
 
-/// Transactions.
+/// Number of transactions.
 const TRANSACTIONS: usize = 25;
 
 fn sqlite(dir: &Path, mode: &str, sync: &str, step: &mut dyn FnMut(Step)) -> Result<()> {
@@ -115,7 +116,7 @@ fn sqlite(dir: &Path, mode: &str, sync: &str, step: &mut dyn FnMut(Step)) -> Res
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
-        .context("running sqlite3 (of the package sqlite3)")?;
+        .context("cannot run sqlite3 (package sqlite3)")?;
     let mut to = child.stdin.take().context("no pipe to sqlite3")?;
     let from = child.stdout.take().context("no pipe from sqlite3")?;
     let mut lines = BufReader::new(from).lines();
@@ -135,7 +136,7 @@ fn sqlite(dir: &Path, mode: &str, sync: &str, step: &mut dyn FnMut(Step)) -> Res
     ))?;
     step(Step::Begun(1));
     tell("CREATE TABLE t(n INTEGER PRIMARY KEY, v BLOB); CREATE TABLE m(n INTEGER);".into())?;
-    // The statements are one transaction each; this one is the step.
+    // Each statement is a transaction of its own; this one is the step.
     tell("INSERT INTO m VALUES(1);".into())?;
     step(Step::Acked(1));
     for n in 2..=TRANSACTIONS {
@@ -182,7 +183,7 @@ fn sqlite_check(seen: &Seen, dir: &str, (begun, acked): (usize, usize)) -> Resul
     }
 }
 
-/// Commits.
+/// Number of commits.
 const COMMITS: usize = 6;
 
 fn git(dir: &Path, step: &mut dyn FnMut(Step)) -> Result<()> {
@@ -195,10 +196,10 @@ fn git(dir: &Path, step: &mut dyn FnMut(Step)) -> Result<()> {
             .args(["-c", "gc.auto=0", "-c", "safe.directory=*"])
             .args(args)
             .current_dir(dir);
-        cmd::run(&mut command).context("git is of the package git")
+        cmd::run(&mut command).context("cannot run git (package git)")
     };
     git(&["init", "-q", "repo"])?;
-    // What makes the repository is synced by nobody.
+    // git does not sync the files of the new repository.
     sync_fs(dir)?;
     for n in 1..=COMMITS {
         step(Step::Begun(n));
@@ -210,7 +211,7 @@ fn git(dir: &Path, step: &mut dyn FnMut(Step)) -> Result<()> {
         }
         git(&["-C", "repo", "add", "."])?;
         git(&["-C", "repo", "commit", "-q", "-m", "step"])?;
-        // git does not sync the directory that it renames the reference in.
+        // git does not sync the directory in which it renames the reference.
         File::open(repo.join(".git/refs/heads"))?.sync_all()?;
         step(Step::Acked(n));
     }
@@ -241,7 +242,7 @@ fn git_check(seen: &Seen, dir: &str, (begun, acked): (usize, usize)) -> Result<(
     }
 }
 
-/// Mails.
+/// Number of mails.
 const MAILS: usize = 20;
 
 fn mail(n: usize) -> Vec<u8> {
@@ -281,7 +282,7 @@ fn maildir_check(seen: &Seen, dir: &str, (begun, acked): (usize, usize)) -> Resu
     Ok(())
 }
 
-/// Files in the archive.
+/// Number of files in the archive.
 const FILES: usize = 40;
 
 fn tar(dir: &Path, step: &mut dyn FnMut(Step)) -> Result<()> {
@@ -303,7 +304,7 @@ fn tar(dir: &Path, step: &mut dyn FnMut(Step)) -> Result<()> {
     };
     cmd::run(tar(&["-cf"], scratch.path()).arg("tree")).context("making the archive")?;
     step(Step::Begun(1));
-    cmd::run(&mut tar(&["-xf"], dir)).context("tar is of the package tar")?;
+    cmd::run(&mut tar(&["-xf"], dir)).context("cannot run tar (package tar)")?;
     sync_fs(dir)?;
     step(Step::Acked(1));
     Ok(())

@@ -1,4 +1,4 @@
-//! Work on a mount, over a device that is recorded.
+//! Workloads on a mount over a recorded device.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::workload::{Script, cases};
 /// The stetfs program that mounts.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Binary {
-    /// The stetfs program to mount with [default: this one].
+    /// Program to mount with [default: this one].
     #[arg(
         long,
         value_name = "PROGRAM",
@@ -32,13 +32,13 @@ pub(crate) struct Binary {
 }
 
 impl Binary {
-    /// Its path, also for a child, which would take /proc/self for itself.
+    /// The absolute path of the program; a child would resolve /proc/self to itself.
     pub(crate) fn path(&self) -> Result<PathBuf> {
         self.stetfs.canonicalize().context("the stetfs program")
     }
 }
 
-/// What is done on the mount.
+/// The work on the mount: a script or a program.
 pub(super) enum Task {
     Script(Box<Script>),
     Program(Program),
@@ -52,10 +52,10 @@ impl Task {
         let mut all = cases(name, seed)?;
         ensure!(
             all.len() == 1 && all[0].scripts.len() == 1,
-            "{name} has several cases or threads: give one script, or a program"
+            "{name} has several cases or threads: name a workload with one of each, or a program"
         );
         let ops = all.swap_remove(0).scripts.swap_remove(0);
-        // What is put together from the model does not depend on the preset here.
+        // The model's states do not depend on the data mode here.
         Ok(Task::Script(Box::new(Script::of(
             ops,
             4096,
@@ -83,7 +83,7 @@ impl Task {
     }
 }
 
-/// A volume, mounted over a recorded device; `binary` is the stetfs program.
+/// A mounted volume; `binary` is the stetfs program.
 pub(super) enum Mounted {
     Kernel(KernelMount),
     Stetfs(StetMount),
@@ -120,7 +120,7 @@ impl Mounted {
     }
 }
 
-/// Where the work began.
+/// The label of the mark at which the work begins.
 pub(super) const START: &str = "start";
 
 pub(super) fn record(system: &System, task: &Task, base: &MemDevice, binary: &Path) -> Result<Log> {

@@ -1,5 +1,6 @@
-//! A block device as the one file `disk` of a FUSE mount: what a loop device, or a `stetfs mount`,
-//! can be put on, with every write and flush passing through a recorder.
+//! A recording block device that is served as the single file `disk` of a FUSE mount. A loop device
+//! or `stetfs mount` can use this file; each of their writes and flushes passes through the
+//! recorder.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use stetfs_block::{Log, Recorder};
 use stetfs_fuse::{DeviceFs, MountOptions, Service};
 use stetfs_testkit::Scratch;
 
-/// A recording device in memory, served.
+/// A recording device in memory, and the mount that serves it.
 #[derive(Debug)]
 pub struct Served {
     device: Arc<Recorder<MemDevice>>,
@@ -19,11 +20,12 @@ pub struct Served {
 }
 
 impl Served {
-    /// What `work` does to a copy of `image`, which it is given as a file and its recorder. The
-    /// device is taken down also when the work fails; nobody may have the file open then.
+    /// Records what `work` does to a copy of `image`; `work` gets the device's file and its
+    /// recorder. The mount is removed even if `work` fails; no process may have the file open then.
     ///
     /// # Errors
-    /// Not root, or no FUSE; somebody has the file open; the work's, which comes first.
+    /// That of `work`; else the process is not root, there is no FUSE, or a process has the file
+    /// open.
     pub fn record(
         image: &MemDevice,
         work: impl FnOnce(&Path, &Recorder<MemDevice>) -> Result<()>,
@@ -56,7 +58,7 @@ impl Served {
 
     fn stop(self) -> Result<()> {
         let dir = self.service.dir().to_owned();
-        // A loop device lets go of its file a moment after it was detached.
+        // A loop device closes its file a moment after it was detached.
         stetfs_testkit::mount::umount(&dir, std::time::Duration::from_secs(10))
     }
 }

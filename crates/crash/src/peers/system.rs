@@ -1,4 +1,4 @@
-//! File systems under test: their volumes, and what their recovery makes of a crash.
+//! The file systems under test: making their volumes, and recovering crashed ones.
 
 use std::fmt;
 use std::process::Command;
@@ -22,11 +22,11 @@ use crate::volume::fsck;
 pub enum System {
     /// `stetfs:PRESET`.
     Stetfs(Preset),
-    /// `ext4:OPTIONS`, `xfs`, `btrfs`: the kernel's.
+    /// A file system of the kernel: `ext4:OPTIONS`, `xfs` or `btrfs`.
     Kernel {
-        /// The type.
+        /// The type, as for mount(8).
         fstype: String,
-        /// Mount options, may be empty.
+        /// Mount options; may be empty.
         options: String,
     },
 }
@@ -86,7 +86,7 @@ impl System {
             || matches!(self, System::Kernel { fstype, .. } if fstype == "ext4")
     }
 
-    /// The tree of a crashed volume, and the volume after its recovery.
+    /// Recovers a crashed volume. Gives its tree, and the volume afterwards.
     pub(super) fn recover(&self, crashed: &MemDevice) -> Result<(Seen, MemDevice), String> {
         match self {
             System::Stetfs(preset) => {
@@ -107,7 +107,7 @@ impl System {
                 let device = LoopDev::attach(&path, LoopOptions::default()).map_err(said)?;
                 let mut options = options.clone();
                 if fstype == "xfs" {
-                    // Several images of one volume are looked at at once.
+                    // Several images of one volume are mounted at once, with the same UUID.
                     options.push_str(if options.is_empty() {
                         "nouuid"
                     } else {
@@ -127,8 +127,8 @@ impl System {
         }
     }
 
-    /// How many states may be recovered at once: btrfs knows its volumes by number, and must not
-    /// meet two of the same.
+    /// The number of states that may be recovered at once. btrfs identifies volumes by UUID and
+    /// must not see two with the same one.
     pub(super) fn threads(&self) -> usize {
         match self {
             System::Kernel { fstype, .. } if fstype == "btrfs" => 1,

@@ -1,4 +1,4 @@
-//! What happened to the device, in a file.
+//! The device's log in the file of a recording.
 
 use std::sync::Arc;
 
@@ -7,9 +7,9 @@ use stetfs_block::{Event, Log, SharePair};
 
 use super::stream::{In, Out};
 
-/// Largest single write, bytes.
+/// Largest single write in bytes.
 const WRITE_MAX: u64 = 256 << 20;
-/// Pairs of a batch to be shared at most.
+/// Most pairs of a shared batch.
 const PAIRS_MAX: u64 = 1 << 20;
 
 pub(super) fn write(log: &Log, out: &mut Out) -> std::io::Result<()> {
@@ -67,10 +67,10 @@ pub(super) fn write(log: &Log, out: &mut Out) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Reads the record of a device of `volume` bytes.
+/// Reads the log of a device of `volume` bytes.
 ///
 /// # Errors
-/// It is none.
+/// The bytes are no such log.
 pub(super) fn read(input: &mut In, volume: u64) -> Result<Log> {
     let mut log = Log::default();
     for _ in 0..input.number()? {

@@ -1,8 +1,9 @@
-//! Records: a volume, what was written to it, and what the workload was told meanwhile.
+//! Recordings: a volume, the requests to its device, and the answers that the workload got
+//! meanwhile.
 //!
-//! As a file: a magic number, a header in JSON, the pages of the volume that are not zero, the
-//! events, those of the region where there is one, and a checksum (XXH3) of all that. Numbers are
-//! little-endian.
+//! The file holds a magic number, a header in JSON, the pages of the volume that are not zero, the
+//! device's events, the region's events if there is a region, and a checksum (XXH3) of all that.
+//! Numbers are little-endian.
 
 mod log;
 mod pages;
@@ -32,51 +33,51 @@ use crate::workload::script::DeviceFailure;
 use crate::workload::{Case, text};
 
 const MAGIC: &[u8; 8] = b"StetRec1";
-/// Bounds of what a file may ask for.
+/// Largest header in bytes; this and the next bound limit what a damaged file can ask for.
 const HEADER_MAX: u64 = 64 << 20;
 /// Largest volume, bytes.
 const VOLUME_MAX: u64 = 1 << 40;
-/// What a record is of.
+/// The description of a recording.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
     /// Name of the workload.
     pub workload: String,
-    /// `PRESET[,option…]`.
+    /// The journal, as `PRESET[,option…]`.
     pub journal: String,
     /// Bytes in a block.
     pub block: u32,
     /// Blocks of the journal.
     pub journal_blocks: u32,
-    /// What the device promises of batches that it shares.
+    /// The device's promise for batches that it shares.
     #[serde(default)]
     pub batches: Batches,
-    /// The device has FUA.
+    /// Whether the device has FUA.
     #[serde(default)]
     pub fua: bool,
-    /// Bytes of the region for records of files; none without one.
+    /// Bytes of the region for sync records; `None` without one.
     #[serde(default)]
     pub region: Option<u64>,
-    /// The seed that the workload came from.
+    /// The seed of the workload.
     pub seed: u64,
-    /// Operations before which no crash is tried.
+    /// Number of operations of the first script before which no crash is tried.
     pub setup: usize,
-    /// Operations of each script that were done before, in an earlier record.
+    /// Number of operations of each script that earlier recordings hold.
     #[serde(default)]
     pub before: Vec<usize>,
-    /// Blocks and inodes, free and used, need not stay as many.
+    /// Whether the sums of blocks and of inodes, free and used, may change.
     #[serde(default)]
     is_open: bool,
-    /// The flush that fails, counted from 0.
+    /// Number of the flush that fails, counted from 0.
     #[serde(default)]
     pub fail_flush: Option<u64>,
-    /// The failure of the device that each script met.
+    /// The device failure that each script met.
     #[serde(default)]
     failures: Vec<Option<DeviceFailure>>,
     /// The scripts, as text.
     pub script: String,
-    /// Size of the volume, bytes.
+    /// Size of the volume in bytes.
     volume: u64,
-    /// Blocks and inodes, free and used.
+    /// Sums of blocks and of inodes, free and used.
     sums: (u64, u64),
 }
 
@@ -93,16 +94,16 @@ impl Header {
     }
 }
 
-/// A record with the work that it is of.
+/// A recording with the work that it holds.
 #[derive(Clone, Debug)]
 pub struct Recording {
-    /// What it is of.
+    /// Its description.
     pub header: Header,
-    /// The work; also how the volume is opened again.
+    /// The work, with the options for opening the volume again.
     pub work: Work,
-    /// What happened to the device.
+    /// The events of the device.
     pub log: Log,
-    /// What happened to the region meanwhile; nothing without one.
+    /// The events of the region; empty without one.
     pub region: RegionLog,
 }
 
@@ -116,8 +117,8 @@ impl Recording {
         Recording::make_on(&base, journal, shape, case, seed)
     }
 
-    /// Runs a case on a copy of `base` over a recording device. A record that is saved is read on a
-    /// fresh volume, so this one is not for that.
+    /// Runs a case on a copy of `base` over a recording device. Such a recording must not be saved,
+    /// because loading puts it on a fresh volume.
     ///
     /// # Errors
     /// The workload failed on a sound device.
@@ -142,7 +143,7 @@ impl Recording {
         ))
     }
 
-    /// The record of work that was done.
+    /// The recording of finished work.
     pub(crate) fn of(
         work: Work,
         (log, region): (Log, RegionLog),
@@ -182,28 +183,28 @@ impl Recording {
         self.work.event_after(&self.log, self.header.setup)
     }
 
-    /// A walk through it, from what the machine was before ([`Work::machine`]).
+    /// A walk through the recording, from the machine before the work ([`Work::machine`]).
     pub fn walk<'l>(&'l self, base: &Crashed) -> Walk<'l> {
         Walk::new(base, &self.log, &self.region)
     }
 
-    /// The places to crash at from this event on.
+    /// The places to crash at, from this event on.
     pub fn places(&self, from: usize) -> Vec<(Place, Why)> {
         places(&self.log, &self.region, from)
     }
 
-    /// What a crash leaves.
+    /// The machine that a crash leaves.
     pub fn crashed(&self, state: &StateId) -> Crashed {
         self.walk(&self.work.machine()).make(state)
     }
 
-    /// Batches that the device shared.
+    /// Number of batches that the device shared.
     pub fn shares(&self) -> u64 {
         let shares = |e: &&Event| matches!(e, Event::Share { .. });
         self.log.events.iter().filter(shares).count() as u64
     }
 
-    /// All that was stored to the region.
+    /// The region with all stores.
     pub fn left_in_region(&self) -> Option<MemRegion> {
         let all = StateId {
             event: self.log.len(),
@@ -214,13 +215,13 @@ impl Recording {
         Some(left.fork())
     }
 
-    /// The event that tells of the first change or flush that failed.
+    /// The event that reports the first failed change or flush.
     pub fn failure(&self) -> Option<usize> {
         let failed = |e: &Event| matches!(e, Event::Done { ok: false, .. });
         self.log.events.iter().position(failed)
     }
 
-    /// The case it is of.
+    /// The case that was recorded.
     ///
     /// # Errors
     /// The header is not one that [`Recording::make`] made.
@@ -233,7 +234,7 @@ impl Recording {
         })
     }
 
-    /// Writes it to a file.
+    /// Saves the recording to a file.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -259,14 +260,14 @@ impl Recording {
         }
     }
 
-    /// Reads a file.
+    /// Loads a recording from a file.
     ///
     /// # Errors
-    /// It is no record, or damaged.
+    /// The file is no recording, or it is damaged.
     pub fn load(path: &Path) -> Result<Recording> {
         let file = File::open(path).with_context(|| {
             format!(
-                "opening the record {}; `stetfs crash record` makes one",
+                "opening the recording {}; `stetfs crash record` makes one",
                 path.display()
             )
         })?;
@@ -276,13 +277,13 @@ impl Recording {
             sum: Xxh3::new(),
         };
         Recording::read(&mut input)
-            .with_context(|| format!("{} is no sound record", path.display()))
+            .with_context(|| format!("{} is not a usable recording", path.display()))
     }
 
     fn read(input: &mut In) -> Result<Recording> {
         ensure!(
             input.bytes(MAGIC.len() as u64)? == MAGIC,
-            "it does not begin as one"
+            "wrong magic number"
         );
         let header: Header =
             serde_json::from_slice(&input.slice(HEADER_MAX)?).context("the header")?;
@@ -293,7 +294,7 @@ impl Recording {
         let size = header.region;
         let region = size.map(|size| region::read(input, size)).transpose()?;
         let sum = input.sum.digest();
-        ensure!(input.number()? == sum, "its checksum is wrong");
+        ensure!(input.number()? == sum, "wrong checksum");
         let journal: JournalSpec = header.journal.parse().map_err(anyhow::Error::msg)?;
         let case = Case {
             name: header.workload.clone(),
@@ -311,7 +312,10 @@ impl Recording {
         let mut work = work_on(&base, &journal, header.shape(), &case)?;
         let before = header.before.iter().zip(&work.scripts);
         for (slot, (n, script)) in work.before.iter_mut().zip(before) {
-            ensure!(*n <= script.ops.len(), "more was done before than there is");
+            ensure!(
+                *n <= script.ops.len(),
+                "the header counts more finished operations than the script has"
+            );
             *slot = *n;
         }
         for (script, failure) in work.scripts.iter_mut().zip(&header.failures) {
@@ -326,7 +330,7 @@ impl Recording {
     }
 }
 
-/// Each case once for each of its flushes, which fails then.
+/// Every case once for each of its flushes, with that flush failing.
 ///
 /// # Errors
 /// The workload failed on a sound device.

@@ -1,4 +1,4 @@
-//! The content of a volume in a file: the pages that are not zero.
+//! The content of a volume in the file of a recording: the pages that are not zero.
 
 use anyhow::Result;
 use stetfs::low::{BlockDevice, MemDevice};
@@ -24,10 +24,10 @@ pub(super) fn write(image: &MemDevice, out: &mut Out) -> std::io::Result<()> {
     out.number(u64::MAX)
 }
 
-/// Reads what [`write`] wrote, into an empty device.
+/// Reads the pages that [`write`] wrote into an empty device.
 ///
 /// # Errors
-/// It is no such thing, or does not fit.
+/// The bytes are no such pages, or they do not fit the device.
 pub(super) fn read(input: &mut In, image: &MemDevice) -> Result<()> {
     loop {
         let at = input.number()?;

@@ -1,4 +1,4 @@
-//! A region's record in a file.
+//! The region's log in the file of a recording.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use stetfs_nvm::{LINE, RegionEvent, RegionLog, What};
 
 use super::stream::{In, Out};
 
-/// Bytes of a store's or a label's, at most.
+/// Most bytes of a store or a label.
 const LONGEST: u64 = 256 << 20;
 
 pub(super) fn write(log: &RegionLog, out: &mut Out) -> std::io::Result<()> {
@@ -41,17 +41,17 @@ pub(super) fn write(log: &RegionLog, out: &mut Out) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Reads the record of a region of `size` bytes.
+/// Reads the log of a region of `size` bytes.
 ///
 /// # Errors
-/// It is none.
+/// The bytes are no such log.
 pub(super) fn read(input: &mut In, size: u64) -> Result<RegionLog> {
     let mut log = RegionLog::default();
     let mut clock = 0;
     for _ in 0..input.number()? {
         let kind = input.bytes(1)?[0];
         let (at, thread) = (input.number()?, u32::try_from(input.number()?)?);
-        ensure!(at >= clock, "the clock of the region goes back");
+        ensure!(at >= clock, "the region's events are out of order");
         clock = at;
         let what = match kind {
             1 => {

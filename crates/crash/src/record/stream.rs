@@ -1,4 +1,4 @@
-//! The file of a record, with a sum over what is in it.
+//! The byte streams of a recording's file, with a running checksum.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
@@ -35,14 +35,14 @@ impl Out {
 
 pub(super) struct In {
     pub(super) file: BufReader<File>,
-    /// Bytes of the file not yet read: nothing longer is asked for.
+    /// Bytes of the file not yet read; no read may ask for more.
     pub(super) left: u64,
     pub(super) sum: Xxh3,
 }
 
 impl In {
     pub(super) fn bytes(&mut self, n: u64) -> Result<Vec<u8>> {
-        ensure!(n <= self.left, "it ends in the middle");
+        ensure!(n <= self.left, "the file is cut off");
         self.left -= n;
         let mut bytes = vec![0; usize::try_from(n)?];
         self.file.read_exact(&mut bytes)?;
@@ -57,7 +57,7 @@ impl In {
 
     pub(super) fn slice(&mut self, most: u64) -> Result<Vec<u8>> {
         let n = self.number()?;
-        ensure!(n <= most, "a part of it is too long");
+        ensure!(n <= most, "a section is longer than its limit");
         self.bytes(n)
     }
 }

@@ -7,14 +7,14 @@ use stetfs::low::{FsOptions, Preset};
 use crate::judge::promise::Promise;
 use crate::volume::{Batches, options};
 
-/// `PRESET[,option…]`.
+/// A journal with its options, written `PRESET[,option…]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalSpec {
-    /// As it was written, normalised.
+    /// The text as written, normalised.
     pub(super) text: String,
-    /// How the volume is opened.
+    /// The options to open the volume with.
     pub options: FsOptions,
-    /// What is taken as promised.
+    /// The promise that the journal is held to.
     pub promise: Promise,
 }
 
@@ -31,11 +31,11 @@ pub struct Shape {
     pub block: u32,
     /// Blocks of the journal.
     pub journal_blocks: u32,
-    /// What its device promises of batches that it shares.
+    /// The device's promise for batches that it shares.
     pub batches: Batches,
-    /// Its device has FUA.
+    /// Whether the device has FUA.
     pub fua: bool,
-    /// Bytes of a region of persistent memory for records of files; none without one.
+    /// Bytes of a region of persistent memory for sync records; `None` without one.
     pub region: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! The files that are overwritten in place: their content names block and version.
+//! The files that are overwritten in place; the content of each block names block and version.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,13 +14,13 @@ use crate::tree::Seen;
 use crate::volume::{Base, Plan, make};
 use crate::workload::script::Progress;
 
-/// A block: its file's number times [`PER_FILE`], and its place there.
+/// A block, numbered: its file's number times [`PER_FILE`] plus its position in the file.
 pub(super) type Slot = usize;
 
 /// Blocks of a file.
 pub const PER_FILE: usize = 2;
 const DIR: &str = "blocks";
-/// Room for what the changing threads make, and for metadata.
+/// Space for the files of the changing threads and for metadata.
 const ROOM_MIB: u64 = 24;
 
 /// A clean volume with all files at version 0.
@@ -28,7 +28,7 @@ const ROOM_MIB: u64 = 24;
 pub(super) struct Stage {
     /// The volume.
     pub(super) base: Base,
-    /// Where each block lies, bytes.
+    /// Offset of each block on the device in bytes.
     homes: Arc<Vec<u64>>,
 }
 
@@ -48,32 +48,32 @@ pub(super) fn open(fs: &Arc<Fs>, file: usize, flags: i32) -> Result<OpenRef, FsE
     fs.open_inode(&Ctx::default(), ino, flags)
 }
 
-/// What a block holds: its slot and the version, time and again.
+/// The content of a block: its slot and the version, repeated.
 pub(super) fn content(slot: Slot, version: u32, block: u32) -> Vec<u8> {
     let mut unit = (slot as u64).to_le_bytes().to_vec();
     unit.extend(u64::from(version).to_le_bytes());
     unit.repeat(block as usize / unit.len())
 }
 
-/// The version of some sectors of a block, if it is one of it.
+/// The version in some sectors of a block; `None` if they hold anything else.
 fn version(slot: Slot, bytes: &[u8]) -> Option<u32> {
     let told = bytes.get(8..16)?.try_into().ok()?;
     let version = u32::try_from(u64::from_le_bytes(told)).ok()?;
     (content(slot, version, bytes.len() as u32) == bytes).then_some(version)
 }
 
-/// A block that is not what it must be.
+/// A block with wrong content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LostBlock {
-    /// File and block in it.
+    /// The file, and the block in it.
     pub place: String,
-    /// The version that was acknowledged.
+    /// The version that was acknowledged last.
     pub acked: usize,
-    /// The last one that was begun.
+    /// The version that was begun last.
     pub begun: usize,
-    /// What is there after recovery: a version, or what else.
+    /// The content after recovery: a version, or a description.
     pub found: String,
-    /// What its home held before recovery.
+    /// The content at its home location before recovery.
     pub home: String,
 }
 
@@ -88,10 +88,10 @@ impl fmt::Display for LostBlock {
 }
 
 impl Stage {
-    /// The volume; made once for each shape.
+    /// The volume of this shape; made once for each shape.
     ///
     /// # Errors
-    /// mke2fs failed, or the volume it made.
+    /// mke2fs fails, or the volume that it made cannot be opened.
     pub(super) fn of(block: u32, journal_mib: u64, files: usize) -> Result<Stage> {
         static MADE: Mutex<BTreeMap<(u32, u64, usize), Stage>> = Mutex::new(BTreeMap::new());
         let mut made = MADE.lock();
@@ -118,7 +118,7 @@ impl Stage {
         Ok(stage)
     }
 
-    /// Compares all blocks with what was noted of them; `whole` blocks are of one version.
+    /// Compares all blocks with the notes about them; `whole` blocks must be of one version.
     pub(super) fn judge(
         &self,
         seen: &Seen,

@@ -1,4 +1,4 @@
-//! `stetfs crash stress`.
+//! The subcommand `stetfs crash stress`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,25 +15,25 @@ use super::{Broken, End, Settings, SyncBy, Tally, child, round};
 use crate::answer::Answer;
 use crate::progress::Teller;
 
-/// Arguments of `crash stress`. What is not given takes turns.
+/// Arguments of `crash stress`. Rounds take the values of omitted options in turn.
 #[derive(Clone, Debug, Args)]
 pub struct StressArgs {
-    /// How rounds end [default: each in turn].
+    /// How rounds end [default: each way in turn].
     #[arg(long, value_enum, value_delimiter = ',')]
     end: Vec<End>,
-    /// A journal: a preset, and options; can be given several times [default: presets with and
-    /// without sync=file, data with data=overwrites, and zjournal with two lanes in both data
+    /// Journal to test: a preset, and options. Can be given several times [default: presets with
+    /// and without sync=file, data with data=overwrites, and zjournal with two lanes in both data
     /// modes].
     #[arg(long, value_name = "PRESET[,OPTION…]")]
     journal: Vec<String>,
-    /// Bytes in a block [default: 4096 and 1024].
+    /// Size of a block in bytes [default: 4096 and 1024].
     #[arg(long, value_name = "BYTES", value_delimiter = ',')]
     block: Vec<u32>,
-    /// Size of the journal, MiB [default: 4 and 64].
+    /// Size of the journal in MiB [default: 4 and 64].
     #[arg(long, value_name = "N", value_delimiter = ',')]
     journal_mib: Vec<u64>,
-    /// Bytes of a region of persistent memory for the records of journals that have them; 0: there
-    /// is none [default: 0 and 1M].
+    /// Size of a region of persistent memory for sync records, of journals that have these; 0: no
+    /// region [default: 0 and 1M].
     #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = stetfs::low::size::bytes)]
     region: Vec<u64>,
     /// Threads that overwrite blocks in place and sync [default: 1, 4 and 8].
@@ -48,45 +48,45 @@ pub struct StressArgs {
     /// Two threads overwrite each file, a block each [default: false and true].
     #[arg(long, value_name = "BOOL", value_delimiter = ',')]
     shared: Vec<bool>,
-    /// How is synced what was overwritten; each as often as it is named [default:
+    /// How overwrites are synced; a way named several times is more frequent [default:
     /// fsync,fsync,fdatasync,osync,none].
     #[arg(long, value_enum, value_delimiter = ',')]
     sync: Vec<SyncBy>,
-    /// The longest time until the end of a round, ms [default: 300].
+    /// Longest time until the end of a round, in ms [default: 300].
     #[arg(long, value_name = "N")]
     millis: Option<u64>,
-    /// Flushes or writes that fail one after the other [default: 1, and all from then on].
+    /// Number of flushes or writes in a row that fail [default: 1, and all from then on].
     #[arg(long, value_name = "N", value_delimiter = ',')]
     failing: Vec<u64>,
-    /// Decides everything that is drawn; the n-th round has this seed plus n.
+    /// Seed of all random choices; round n has this seed plus n.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How long to go on.
+    /// Duration of the test, in seconds.
     #[arg(long, value_name = "N", default_value_t = 60.0)]
     seconds: f64,
-    /// Stop after so many rounds, even if there is time.
+    /// Stop after this many rounds, even if time is left.
     #[arg(long, value_name = "N")]
     rounds: Option<u64>,
-    /// Stop at so many images in which a promise is broken.
+    /// Stop at this many images with a broken promise.
     #[arg(long, value_name = "N", default_value_t = 10)]
     failures: usize,
-    /// Let e2fsck look at every recovered image; else at one in eight.
+    /// Run e2fsck on every recovered image, instead of one in eight.
     #[arg(long)]
     fsck: bool,
-    /// Keep the images, as they were before recovery, in which a promise is broken.
+    /// Directory for the images with a broken promise, as they were before recovery.
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
-    /// With --json: the file for the JSON, instead of standard output.
+    /// With --json: file for the JSON, instead of standard output.
     #[arg(value_name = "FILE")]
     json_file: Option<PathBuf>,
-    /// Do this, and be killed.
+    /// Run this task until killed.
     #[arg(long, hide = true)]
     child: Option<String>,
 }
 
-/// Rounds of which e2fsck looks at one.
+/// e2fsck checks one round in this many.
 const FSCK_EACH: u64 = 8;
-/// Failures that are told; the JSON has all.
+/// Most failures that are printed; the JSON has all.
 const SHOWN: usize = 5;
 
 fn or<T: Clone>(given: &[T], default: Vec<T>) -> Vec<T> {
@@ -96,7 +96,7 @@ fn or<T: Clone>(given: &[T], default: Vec<T>) -> Vec<T> {
     }
 }
 
-/// Runs a round in another process of this program.
+/// The command that runs a round in another process of this program.
 pub(crate) fn this_program(task: &str) -> Result<Command> {
     let binary = std::env::current_exe().context("finding this program")?;
     let mut command = tied(&binary, libc::SIGKILL);

@@ -1,4 +1,4 @@
-//! The ends of a round: a kill, failing flushes and writes, cuts of the power.
+//! The ends of a stress round: a kill, failing flushes or writes, power cuts.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write as _};
@@ -26,31 +26,32 @@ use crate::state::{Arrival, InRegion, StateId};
 use crate::walk::Walk;
 use crate::workload::script::{Progress, Script};
 
-/// Cuts that are tried of one record.
+/// Number of cuts tried of one recording.
 const CUTS: usize = 6;
-/// What the child says when it works.
+/// The line by which the child reports that it works.
 const READY: &str = "READY";
 
-/// What an end left: a machine, what was noted of each slot until then, and a name for the moment.
+/// The result of an end: the machine, the notes about each slot until then, and a name for the
+/// moment.
 #[derive(Debug)]
 pub(super) struct Left {
-    /// Image and region, not recovered.
+    /// The machine, not recovered.
     pub(super) crashed: Crashed,
-    /// By slot.
+    /// The notes about each slot.
     pub(super) noted: Vec<Progress>,
-    /// Which of several.
+    /// The name of the moment.
     pub(super) moment: String,
-    /// The fault that was to happen did.
+    /// Whether the intended fault happened.
     pub(super) hit: bool,
 }
 
 /// Makes the command that runs [`child`] with this argument, in a process of its own.
 pub type Reexec<'a> = &'a dyn Fn(&str) -> Result<Command>;
 
-/// Does a round, and gives what was left.
+/// Runs a round, and gives the machines that it leaves.
 ///
 /// # Errors
-/// The round cannot be done, or an operation failed on a sound device.
+/// The round cannot be run, or an operation failed on a sound device.
 pub(super) fn run(
     round: &Round,
     stage: &Stage,
@@ -65,7 +66,7 @@ pub(super) fn run(
     }
 }
 
-/// Notes in a file: what was written before a kill is in the host's page cache and stays.
+/// Notes in a file: notes written before a kill stay in the host's page cache.
 struct NoteFile(File);
 
 const NOTE: u64 = 4;
@@ -85,7 +86,7 @@ impl NoteFile {
     fn read(&self, slots: usize) -> Result<Vec<Progress>> {
         let mut bytes = vec![0; slots * 2 * NOTE as usize];
         let mut at = 0;
-        // What was never noted may be behind the end.
+        // Slots without a note may lie behind the end of the file.
         while let n @ 1.. = self.0.read_at(&mut bytes[at..], at as u64)? {
             at += n;
         }
@@ -104,13 +105,13 @@ impl Notes for NoteFile {
     fn note(&self, slot: usize, begun: bool, n: u32) {
         let at = (slot as u64 * 2 + u64::from(begun)) * NOTE;
         if let Err(e) = self.0.write_all_at(&n.to_le_bytes(), at) {
-            // Without its notes a round says nothing.
+            // A round without its notes proves nothing.
             panic!("the notes cannot be written: {e}");
         }
     }
 }
 
-/// Numbers of the slots: scripts, then blocks.
+/// Number of the slots: scripts, then blocks.
 fn slots(round: &Round) -> usize {
     round.changers + round.files * PER_FILE
 }
@@ -120,12 +121,12 @@ fn moment(round: &Round) -> Duration {
     Duration::from_micros(rng.u64(round.millis * 50..=round.millis * 1000))
 }
 
-/// What a child is told.
+/// The task of a child process.
 #[derive(Serialize, Deserialize)]
 struct Task {
     round: Round,
     image: PathBuf,
-    /// The region's file, if there is one.
+    /// The file with the region, if there is one.
     region: Option<PathBuf>,
     notes: PathBuf,
 }
@@ -152,7 +153,7 @@ pub fn child(task: &str) -> Result<()> {
     worked.map_err(|e| anyhow!(e))
 }
 
-/// A child that does not outlive its owner.
+/// A child process that is killed when its owner is dropped.
 struct Running(Child);
 
 impl Drop for Running {
@@ -207,7 +208,7 @@ fn kill(round: &Round, stage: &Stage, scripts: usize, reexec: Reexec<'_>) -> Res
     })
 }
 
-/// Works on a machine for the time of a round; `fault` is called at a random moment of it.
+/// Works on a machine for the time of a round; `fault` is called at a random moment.
 fn on_machine<D: BlockDevice + 'static, R: Region + 'static, N: Notes>(
     round: &Round,
     machine: &Machine<D, R>,
@@ -222,7 +223,7 @@ fn on_machine<D: BlockDevice + 'static, R: Region + 'static, N: Notes>(
         let work = scope.spawn(|| round.work(&fs, scripts, notes, &stop));
         thread::sleep(moment(round));
         fault();
-        // They go on for a moment.
+        // The threads continue for a moment after the fault.
         thread::sleep(Duration::from_millis(round.millis / 4));
         stop.store(true, Ordering::Relaxed);
         work.join().unwrap_or_else(|_| Err("a panic".into()))
@@ -231,10 +232,10 @@ fn on_machine<D: BlockDevice + 'static, R: Region + 'static, N: Notes>(
     Ok(worked)
 }
 
-/// Bytes that are written to a device with a small cache before it flushes by itself.
+/// Bytes that a device with a small cache takes before it flushes by itself.
 const SMALL_CACHE: u64 = 4 << 10;
 
-/// How long a flush takes.
+/// The duration of a flush.
 fn delay(round: &Round) -> Duration {
     Duration::from_micros(fastrand::Rng::with_seed(!round.seed).u64(0..500))
 }
@@ -243,7 +244,7 @@ fn fail(round: &Round, stage: &Stage, options: &FsOptions, scripts: &[Script]) -
     let scratch = Scratch::in_memory("stress")?;
     let notes = NoteFile::make(&scratch.path().join("notes"))?;
     let disk = Volatile::new(stage.base.image.fork(), delay(round));
-    // Half of the devices try again for a while, and others' flushes succeed beside; the other half
+    // Half of the devices retry for a while, and other flushes succeed meanwhile; the other half
     // has a small cache, and flushes inside writes.
     let disk = match round.seed.is_multiple_of(2) {
         true => disk.failing_for(Duration::from_millis(round.millis / 10)),
@@ -260,7 +261,7 @@ fn fail(round: &Round, stage: &Stage, options: &FsOptions, scripts: &[Script]) -
     let worked = on_machine(round, &machine, options, scripts, &notes, &fault)?;
     let hit = device.hits() + device.inner().drops() > 0;
     if let (Err(e), false) = (worked, hit) {
-        bail!("an operation failed on a sound device: {e}");
+        bail!("an operation failed although the device works: {e}");
     }
     let all = round.end == End::Write && round.seed.is_multiple_of(2);
     let image = match all {
@@ -287,7 +288,7 @@ fn cut(round: &Round, stage: &Stage, options: &FsOptions, scripts: &[Script]) ->
     let base = Machine::new(stage.base.image.fork(), round.region.map(MemRegion::new));
     let machine = base.recorded(|image| Volatile::new(image, delay(round)));
     let worked = on_machine(round, &machine, options, scripts, &machine.device, &|| {})?;
-    worked.map_err(|e| anyhow!("an operation failed on a sound device: {e}"))?;
+    worked.map_err(|e| anyhow!("an operation failed although the device works: {e}"))?;
     let (log, region) = machine.take_logs();
     let mut rng = fastrand::Rng::with_seed(round.seed);
     let mut events: Vec<usize> = (0..CUTS).map(|_| rng.usize(0..=log.len())).collect();

@@ -1,14 +1,16 @@
 //! Stress: threads overwrite files in place and sync them, while others create, rename, append and
-//! sync; then the process is killed, the device fails, or the power is cut. What was acknowledged
-//! must be there.
+//! sync; then the process is killed, the device fails, or the power is cut. All acknowledged
+//! changes must be there.
 //!
-//! Unlike the rest of the lab it does not repeat: the threads race, and a seed gives only their
-//! choices and the moment of the end. What it finds is what takes a race.
+//! Unlike the rest of the lab, stress is not reproducible: the threads race, and a seed decides
+//! only their choices and the moment of the end. It finds the faults that need a race.
 
 mod blocks;
 pub mod command;
 mod ends;
 mod round;
+
+use std::sync::OnceLock;
 
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -21,41 +23,42 @@ pub use self::round::{End, Round, SyncBy};
 use crate::judge::promise::Promise;
 use crate::judge::{Checks, Oracle};
 use crate::setup::JournalSpec;
-use crate::work::Work;
+use crate::work::{Rest, Work};
 
-/// What was broken in a round.
+/// A broken promise of a round.
 #[derive(Clone, Debug, Serialize)]
 pub struct Broken {
     /// The round.
     pub round: Round,
-    /// Which of its moments.
+    /// The moment of the round.
     pub moment: String,
-    /// What was found instead of what was promised.
+    /// The promise, and the actual state.
     pub detail: String,
     /// Blocks that lost an acknowledged version, or hold one that was never written.
     pub lost: Vec<LostBlock>,
-    /// The image that was left, if it was kept; its region is beside it, with the extension
+    /// The image before recovery, if it was kept; its region is beside it, with the extension
     /// `region`.
     pub image: Option<String>,
 }
 
-/// What came of one round.
+/// The result of one round.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Told {
-    /// Versions and operations that were acknowledged.
+    /// Number of acknowledged versions and operations.
     pub acked: u64,
-    /// Images that were recovered and judged.
+    /// Number of images that were recovered and judged.
     pub images: u64,
-    /// The fault that was to happen did.
+    /// Whether the intended fault happened.
     pub hit: bool,
-    /// What was broken.
+    /// The broken promises.
     pub broken: Vec<Broken>,
 }
 
-/// Does one round, and judges what it left. With `fsck` e2fsck looks at the recovered image.
+/// Runs one round, and judges the images that it leaves. With `fsck` e2fsck checks each recovered
+/// image.
 ///
 /// # Errors
-/// The round cannot be done, or an operation failed on a sound device.
+/// The round cannot be run, or an operation failed on a sound device.
 pub fn round(
     round: &Round,
     fsck: bool,
@@ -71,12 +74,14 @@ pub fn round(
     let work = Work {
         base: stage.base.clone(),
         region: round.region,
-        // As it is opened again; nothing commits by itself meanwhile.
+        // These options open the volume again; no timed commit may happen meanwhile.
         options: FsOptions {
             commit_secs: 3600,
             ..options
         },
         before: vec![0; scripts.len()],
+        // The block files lie outside the scripts' directories, and have their own judge.
+        rest: OnceLock::from(Rest::new()),
         scripts,
         promise: Promise::Synced,
     };
@@ -127,36 +132,36 @@ pub fn round(
     Ok(told)
 }
 
-/// The settings that are run one after the other: all combinations.
+/// The settings of a test; rounds take all combinations in turn.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// How rounds end.
+    /// The ends of rounds.
     pub ends: Vec<End>,
     /// Journals.
     pub journals: Vec<String>,
     /// Bytes in a block.
     pub blocks: Vec<u32>,
-    /// Sizes of journals, MiB.
+    /// Sizes of journals in MiB.
     pub journals_mib: Vec<u64>,
-    /// Bytes of regions for records of files, of journals that have them; 0: there is none.
+    /// Bytes of regions for sync records, for journals that have these; 0: no region.
     pub regions: Vec<u64>,
-    /// Overwriting threads.
+    /// Numbers of overwriting threads.
     pub writers: Vec<usize>,
-    /// Changing threads.
+    /// Numbers of changing threads.
     pub changers: Vec<usize>,
-    /// Requests that fail.
+    /// Numbers of requests that fail.
     pub failing: Vec<u64>,
-    /// Preallocated files.
+    /// Number of preallocated files.
     pub files: usize,
     /// Whether threads share files.
     pub shared: Vec<bool>,
-    /// How is synced.
+    /// The ways to sync overwrites.
     pub syncs: Vec<SyncBy>,
-    /// The longest time until the end, ms.
+    /// Longest time until the end of a round in ms.
     pub millis: u64,
 }
 
-/// All journals that are tried unless one is named.
+/// The journals that are tried if none is named.
 pub const JOURNALS: [&str; 11] = [
     "ordered",
     "ijournal",
@@ -197,7 +202,8 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Round number `n`: journals take turns, then the rest; its seed is `seed + n`.
+    /// Round number `n`: journals take turns first, then the other settings; its seed is `seed +
+    /// n`.
     pub fn round(&self, seed: u64, n: u64) -> Round {
         let mut rest = n as usize;
         let mut turn = |count: usize| {
@@ -234,20 +240,20 @@ impl Settings {
     }
 }
 
-/// What became of the rounds with one journal and one end.
+/// The sums over the rounds with one journal and one end.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Tally {
-    /// Rounds.
+    /// Number of rounds.
     pub rounds: u64,
-    /// Rounds in which the fault that was to happen did.
+    /// Rounds in which the intended fault happened.
     pub hit: u64,
     /// Images that were recovered and judged.
     pub images: u64,
-    /// Versions and operations that were acknowledged.
+    /// Acknowledged versions and operations.
     pub acked: u64,
-    /// Images in which a promise is broken.
+    /// Images with a broken promise.
     pub broken: u64,
-    /// Blocks that were lost.
+    /// Blocks with wrong content.
     pub lost: u64,
 }
 

@@ -1,4 +1,4 @@
-//! One round: its setting, and its threads at work.
+//! One stress round: its settings, and its threads at work.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,9 +18,9 @@ use crate::volume::DIRS;
 use crate::workload::script::Script;
 use crate::workload::session::{Session, awaited};
 
-/// Operations of a changing thread; more than it gets to.
+/// Operations in the script of a changing thread; more than it can do in a round.
 const CHANGES: usize = 3000;
-/// Failures after which a thread takes the volume for stopped.
+/// Number of failures after which a thread takes the volume to be stopped.
 const FAILURES: u32 = 8;
 
 /// How a round ends.
@@ -29,15 +29,15 @@ const FAILURES: u32 = 8;
 pub enum End {
     /// The process that works on an image file is killed.
     Kill,
-    /// Flushes of the device fail, and what was written since the last good one is dropped.
+    /// Flushes of the device fail, and drop the writes since the last good one.
     Flush,
-    /// Writes of the device fail, then the power is cut.
+    /// Writes to the device fail, and then the power is cut.
     Write,
-    /// The power is cut, at several moments of one record.
+    /// The power is cut, at several moments of one recording.
     Cut,
 }
 
-/// How an overwriting thread makes durable what it wrote.
+/// How an overwriting thread syncs its writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum SyncBy {
@@ -49,44 +49,45 @@ pub enum SyncBy {
     Osync,
     /// syncfs(2).
     Syncfs,
-    /// Not at all: the next sync of the file does.
+    /// No sync; the next sync of the file covers the write.
     None,
 }
 
-/// What is done, on which volume.
+/// The settings of a round.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Round {
     /// How it ends.
     pub end: End,
-    /// `PRESET[,option…]`.
+    /// The journal, as `PRESET[,option…]`.
     pub journal: String,
     /// Bytes in a block.
     pub block: u32,
-    /// Size of the journal, MiB.
+    /// Size of the journal in MiB.
     pub journal_mib: u64,
-    /// Bytes of the region for records of files; none without one.
+    /// Bytes of the region for sync records; `None` without one.
     #[serde(default)]
     pub region: Option<u64>,
-    /// Threads that overwrite.
+    /// Number of overwriting threads.
     pub writers: usize,
-    /// Threads that change names, sizes and content.
+    /// Number of threads that change names, sizes and content.
     pub changers: usize,
-    /// Preallocated files, of [`PER_FILE`] blocks each.
+    /// Number of preallocated files, of [`PER_FILE`] blocks each.
     pub files: usize,
-    /// [`PER_FILE`] threads overwrite each file, a block each; else each has files of its own.
+    /// Whether [`PER_FILE`] threads overwrite each file, a block each; otherwise each thread has
+    /// files of its own.
     pub shared: bool,
-    /// How is synced; each as often as it is named.
+    /// The ways to sync; a way that is listed several times is more frequent.
     pub syncs: Vec<SyncBy>,
-    /// The longest time until the end, ms.
+    /// Longest time until the end in ms.
     pub millis: u64,
-    /// Requests that fail one after the other, with [`End::Flush`] and [`End::Write`].
+    /// Number of requests in a row that fail, for [`End::Flush`] and [`End::Write`].
     pub failing: u64,
-    /// Decides everything that is drawn.
+    /// Seed of all draws.
     pub seed: u64,
 }
 
 impl fmt::Display for Round {
-    /// As options of `stetfs crash stress`.
+    /// Formats the round as options of `stetfs crash stress`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let named = |value: &dyn fmt::Debug| format!("{value:?}").to_lowercase();
         let syncs: Vec<String> = self.syncs.iter().map(|s| named(s)).collect();
@@ -111,18 +112,18 @@ impl fmt::Display for Round {
     }
 }
 
-/// Told by the threads: slot, whether it is begun (or acknowledged), and the version or operation.
-/// The slots are those of the scripts, then those of the blocks.
+/// A sink for notes of the threads: slot, whether it is begun (or acknowledged), and the version or
+/// operation. The slots are those of the scripts, then those of the blocks.
 pub(super) trait Notes: Sync {
     /// Takes a note.
     fn note(&self, slot: usize, begun: bool, n: u32);
 }
 
 impl Round {
-    /// How the volume is opened.
+    /// The options to open the volume with.
     ///
     /// # Errors
-    /// What is wrong with the journal.
+    /// The settings of the round or the options of the journal are wrong.
     pub(super) fn options(&self) -> Result<FsOptions> {
         ensure!(
             self.changers <= DIRS.len(),
@@ -142,8 +143,8 @@ impl Round {
             .options)
     }
 
-    /// What an overwriting thread overwrites: its first file, how many files to its next, and which
-    /// blocks of each. No block is of two threads.
+    /// The blocks of an overwriting thread: its first file, the distance to its next file, and the
+    /// range of blocks in each. No block belongs to two threads.
     fn part(&self, thread: usize) -> (usize, usize, Range<usize>) {
         if !self.shared {
             return (thread, self.writers, 0..PER_FILE);
@@ -153,7 +154,7 @@ impl Round {
         (thread / PER_FILE, step, block..block + 1)
     }
 
-    /// What the changing threads do.
+    /// The scripts of the changing threads.
     pub(super) fn scripts(&self, options: &FsOptions) -> Vec<Script> {
         (0..self.changers as u64)
             .map(|i| {
@@ -164,10 +165,10 @@ impl Round {
             .collect()
     }
 
-    /// Works on the volume until `stop`, or until the volume fails. Gives the first error.
+    /// Runs all threads until `stop` is set, or until the volume fails.
     ///
     /// # Errors
-    /// What failed first in some thread.
+    /// The first error of any thread.
     pub(super) fn work<N: Notes>(
         &self,
         fs: &Arc<Fs>,
@@ -223,11 +224,11 @@ struct Writer<'a, N> {
     fs: &'a Arc<Fs>,
     notes: &'a N,
     stop: &'a AtomicBool,
-    /// Slots before those of the blocks.
+    /// Number of slots before those of the blocks.
     slots: usize,
 }
 
-/// What was written to a file and not synced: slot of the block, version.
+/// The unsynced writes of each file: slot of the block, version.
 type Unsynced = BTreeMap<usize, Vec<(Slot, u32)>>;
 
 impl<N: Notes> Writer<'_, N> {
@@ -282,11 +283,11 @@ impl<N: Notes> Writer<'_, N> {
         let pending = unsynced.entry(file).or_default();
         pending.retain(|(other, _)| *other != slot);
         pending.push((slot, version));
-        // Taken out first: after an error nothing of it is promised.
+        // Removed before the sync: after an error none of these writes is promised.
         let covered = match by {
             SyncBy::None => return Ok(()),
             SyncBy::Syncfs => std::mem::take(unsynced).into_values().flatten().collect(),
-            // Of what other openings wrote, O_SYNC covers nothing.
+            // O_SYNC does not cover writes through other open files.
             SyncBy::Osync => unsynced
                 .get_mut(&file)
                 .and_then(Vec::pop)

@@ -25,53 +25,59 @@ use crate::judge::{Finding, Oracle, check_can_mount};
 /// Arguments of `crash swarm`.
 #[derive(Clone, Debug, Args)]
 pub struct SwarmArgs {
-    /// How long to run [default: 60, unless --runs says when it is enough].
+    /// Duration, in seconds [default: 60, or until --runs or --pairs is complete].
     #[arg(long, value_name = "N")]
     seconds: Option<f64>,
-    /// Stop after so many runs.
+    /// Stop after this many runs.
     #[arg(long, value_name = "N")]
     runs: Option<u64>,
-    /// The seed of the first run; each later one has the next.
+    /// Seed of the first run; each later run has the next number.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Dimensions that are not drawn, such as preset=stet.
+    /// Values to fix instead of drawing, such as preset=stet.
     #[arg(long, value_name = "NAME=VALUE,…", value_delimiter = ',', value_parser = fixed)]
     with: Vec<Fixed>,
-    /// Crash states that are tried of each run.
+    /// Number of crash states to try of each run.
     #[arg(long, value_name = "N", default_value_t = 60)]
     states: u64,
-    /// Stop at so many failures.
+    /// Stop at this many failures.
     #[arg(long, value_name = "N", default_value_t = 1)]
     failures: usize,
-    /// Runs at a time [default: one for each processor].
+    /// Number of runs at a time [default: one for each processor].
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
-    /// A step that takes longer, in seconds, hangs.
+    /// Time in seconds after which a step counts as hanging.
     #[arg(long, value_name = "N", default_value_t = 60)]
     patience: u64,
-    /// Draw each plan so that values meet which have not, until all pairs that can have; no longer
-    /// than --seconds or --runs, if one is said.
+    /// Choose the plans so that all pairs of values meet that can, in few runs. Stops earlier at
+    /// --seconds or --runs, if given.
     #[arg(long)]
     pairs: bool,
-    /// Have the kernel mount some of the crash states, too, and compare (root, loop devices).
+    /// Mount some of the crash states by the kernel, too, and compare (needs root and loop
+    /// devices).
     #[arg(long)]
     kernel: bool,
+    /// Do the costly checks for each crash state instead of some: e2fsck, a second recovery, cuts
+    /// inside recoveries, and with --kernel the mount by the kernel.
+    #[arg(long)]
+    every: bool,
     /// Print the pairs of values that never met.
     #[arg(long)]
     coverage: bool,
-    /// Print the plans, and do nothing.
+    /// Print the plans without running them.
     #[arg(long)]
     plans: bool,
-    /// Where the records of failures go [default: stetfs-crash, made when there is one].
+    /// Directory for the recordings of failures [default: stetfs-crash, created at the first
+    /// failure].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Keep the records of all mounts, not of failures alone.
+    /// Keep the recordings of all mounts, not only those of failures.
     #[arg(long)]
     keep: bool,
-    /// Do not look for the plainest plan that still shows a failure.
+    /// Do not search for a simpler plan that still shows a failure.
     #[arg(long)]
     no_shrink: bool,
-    /// With --json: the file for the JSON, instead of standard output.
+    /// With --json: file for the JSON, instead of standard output.
     #[arg(value_name = "FILE")]
     json_file: Option<PathBuf>,
 }
@@ -79,42 +85,42 @@ pub struct SwarmArgs {
 fn fixed(text: &str) -> Result<Fixed, String> {
     let (name, value) = text
         .split_once('=')
-        .ok_or_else(|| format!("{text:?} is not written NAME=VALUE"))?;
+        .ok_or_else(|| format!("{text:?} is not of the form NAME=VALUE"))?;
     Ok((name.into(), value.into()))
 }
 
 /// A run that broke a promise.
 #[derive(Clone, Debug, Serialize)]
 pub struct Broken {
-    /// Its seed.
+    /// Seed of the run.
     pub seed: u64,
     /// The plan that was drawn.
     pub plan: String,
     /// The broken promise.
     pub finding: Finding,
-    /// The crash, if it takes one.
+    /// The crash, if the failure needs one.
     pub crash: Option<Failure>,
-    /// The plainest plan that was found to show it, too.
+    /// The simplest plan found that still shows the failure.
     pub plainer: Option<String>,
-    /// The command that does it again.
+    /// The command that repeats the run.
     pub command: String,
 }
 
-/// The sums of all runs.
+/// The sums over all runs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Swarmed {
-    /// Runs.
+    /// Number of runs.
     pub runs: u64,
-    /// Seconds.
+    /// Time in seconds.
     pub seconds: f64,
-    /// Operations, and those of them that were refused.
+    /// Number of operations, and of those that were refused.
     pub operations: (u64, u64),
-    /// Crash states and the like that were tried.
+    /// Counts of crash states and checks.
     #[serde(flatten)]
     pub tried: Tried,
-    /// Pairs that met.
+    /// Counts of pairs that met.
     pub coverage: Covered,
-    /// The broken promise.
+    /// The broken promises.
     pub broken: Vec<Broken>,
 }
 
@@ -129,7 +135,7 @@ struct Sums {
 }
 
 impl Sums {
-    /// Adds a run; the broken promise, if there is one.
+    /// Adds a run. Returns its broken promise, if there is one.
     fn add(&mut self, done: Done) -> Option<Found> {
         self.runs += 1;
         self.coverage.add(&done.plan, done.tried.states);
@@ -139,8 +145,8 @@ impl Sums {
         done.found
     }
 
-    /// Whether there are so many failures, or a run that hangs: it goes on, and takes time from all
-    /// that follows.
+    /// Whether there are enough failures, or a run hangs: its threads continue, and slow down all
+    /// later runs.
     fn is_enough(&self, failures: usize) -> bool {
         let hangs = |broken: &Broken| broken.finding.oracle == Oracle::Hang;
         self.broken.len() >= failures.max(1) || self.broken.iter().any(hangs)
@@ -149,14 +155,15 @@ impl Sums {
 
 /// Time to shrink one failure.
 const SHRINK: Duration = Duration::from_secs(60);
-/// How often each plan is tried then: threads take their own time.
+/// Number of tries for each plan while shrinking, because threads are scheduled differently each
+/// time.
 const AGAIN: usize = 2;
 
 impl SwarmArgs {
-    /// Does it.
+    /// Runs the swarm.
     ///
     /// # Errors
-    /// Wrong arguments; a volume that cannot be made.
+    /// The arguments are wrong, or a volume cannot be made.
     pub fn run(&self) -> Result<Answer> {
         ensure!(
             self.seconds.is_none_or(|s| s > 0.0),
@@ -184,10 +191,10 @@ impl SwarmArgs {
         Answer::new(format!("{}\n", plans.join("\n")), &plans)
     }
 
-    /// Runs until it is enough.
+    /// Runs plans until one of the bounds is reached.
     ///
     /// # Errors
-    /// As [`run`](Self::run).
+    /// The errors of [`run`](Self::run).
     pub fn swarm(&self) -> Result<Swarmed> {
         let start = Instant::now();
         let seconds = match (self.seconds, self.runs) {
@@ -242,9 +249,9 @@ impl SwarmArgs {
         })
     }
 
-    /// Tells of a failure, unless there are enough.
+    /// Shrinks and reports a failure, unless there are enough already.
     fn found(&self, plan: &Plan, found: Found, sums: &Mutex<Sums>) -> Result<()> {
-        // One at a time: a shrinking that has the processors for itself is soon done.
+        // One failure at a time: a shrinking that has the processors for itself ends soon.
         let mut sums = sums.lock();
         if !sums.is_enough(self.failures) {
             let broken = self.told(plan, found)?;
@@ -253,13 +260,14 @@ impl SwarmArgs {
         Ok(())
     }
 
-    /// Runs a plan in a thread of its own, which is left alone if it hangs.
+    /// Runs a plan in a thread of its own, which is abandoned if it hangs.
     fn try_plan(&self, plan: &Plan) -> Result<Done> {
         let pulse = Arc::new(Pulse::default());
         let (answer, wait) = mpsc::channel();
         let effort = Effort {
             states: self.states,
             kernel: self.kernel,
+            every: self.every,
             keep: self.keep.then(|| self.out().to_owned()),
         };
         let (of_thread, of_plan) = (Arc::clone(&pulse), plan.clone());
@@ -291,7 +299,7 @@ impl SwarmArgs {
         self.out.as_deref().unwrap_or(Path::new("stetfs-crash"))
     }
 
-    /// Keeps the record of a failure, and looks for a plainer plan.
+    /// Saves the recording of a failure, and searches for a simpler plan.
     fn told(&self, plan: &Plan, found: Found) -> Result<Broken> {
         let oracle = found.finding.oracle;
         let crash = found.crash.as_ref().map(|crash| {
@@ -322,6 +330,9 @@ impl SwarmArgs {
         );
         if self.kernel {
             command.push_str(" --kernel");
+        }
+        if self.every {
+            command.push_str(" --every");
         }
         let with: Vec<String> = small
             .fixed()

@@ -1,21 +1,22 @@
-//! Plans by which each two values of two dimensions meet in few runs.
+//! Pairwise plans: each two values of two dimensions meet within few runs.
 //!
-//! Each plan is for a pair that has not met. Its other dimensions get, one after the other, the
-//! value that has not met most of those chosen before (Cohen and others, "The AETG System", IEEE
-//! Transactions on Software Engineering 1997). What does not go together is settled as ever, so a
-//! pair that does not come about is tried alone, with the rest drawn, and then given up.
+//! Each plan is made for a pair that has not met. Its other dimensions get, one after the other,
+//! the value that has not met most of the values chosen before (Cohen et al., "The AETG System",
+//! IEEE Transactions on Software Engineering 1997). Values that exclude each other are settled as
+//! in any plan. A pair that does not come about is tried alone with random other values, and then
+//! given up.
 
 use std::collections::BTreeMap;
 
 use super::dimension::{Dimension, dimensions};
 use super::plan::{Fixed, Plan};
 
-/// A value of a dimension, by their places.
+/// A value of a dimension: index of the dimension, index of the value.
 type Value = (usize, usize);
-/// Two values, of the dimension that comes first the first.
+/// Two values; that of the lower dimension comes first.
 type Pair = (Value, Value);
 
-/// A pair is tried so often.
+/// Number of tries for a pair.
 const TRIES: u8 = 4;
 
 /// The pairs that have not met.
@@ -23,11 +24,11 @@ const TRIES: u8 = 4;
 pub struct Cover {
     all: &'static [Dimension],
     with: Vec<Fixed>,
-    /// How often each was tried.
+    /// Pairs that have not met, with the number of tries.
     missing: BTreeMap<Pair, u8>,
-    /// How often no volume carried them.
+    /// Number of runs whose volume could not carry the pair.
     refused: BTreeMap<Pair, u8>,
-    /// Pairs that were given up.
+    /// Number of pairs that were given up.
     never: u64,
 }
 
@@ -36,7 +37,7 @@ fn pair(a: Value, b: Value) -> Pair {
 }
 
 impl Cover {
-    /// All pairs that can be drawn beside what is fixed.
+    /// All pairs that can be drawn with the fixed values.
     pub fn new(with: &[Fixed]) -> Cover {
         let all = dimensions();
         let mut values: Vec<Value> = Vec::new();
@@ -61,7 +62,7 @@ impl Cover {
         }
     }
 
-    /// Pairs that are left, and those that do not come about.
+    /// Number of pairs left, and number of pairs given up.
     pub fn left(&self) -> (u64, u64) {
         (self.missing.len() as u64, self.never)
     }
@@ -72,7 +73,7 @@ impl Cover {
         Some((dimension.name.clone(), value.clone()))
     }
 
-    /// The next plan; none when no pair is left.
+    /// The next plan; `None` if no pair is left.
     pub fn next(&mut self, seed: u64) -> Option<Plan> {
         loop {
             let least = self.missing.iter().min_by_key(|(_, tries)| **tries);
@@ -92,7 +93,7 @@ impl Cover {
             let plan = Plan::draw(seed.wrapping_add(u64::from(tries) << 32), &fixed).ok()?;
             let pairs = self.pairs(&plan);
             if pairs.contains(&target) {
-                // They count as met while the run is under way.
+                // These pairs count as met while the run is under way.
                 for pair in pairs {
                     self.missing.remove(&pair);
                 }
@@ -101,7 +102,8 @@ impl Cover {
         }
     }
 
-    /// What a run did that was to be `planned`: the volume may not have carried all.
+    /// Counts the pairs of a run. `done` may lack pairs of `planned` that the volume could not
+    /// carry.
     pub fn done(&mut self, planned: &Plan, done: &Plan) {
         let met = self.pairs(done);
         for pair in self.pairs(planned) {
@@ -116,7 +118,7 @@ impl Cover {
         }
     }
 
-    /// A value for each dimension.
+    /// Chooses a value for each dimension.
     fn choose(&self, target: Pair, seed: u64) -> Vec<Value> {
         let mut chosen = vec![target.0, target.1];
         let is_fixed = |d: &Dimension| self.with.iter().any(|(name, _)| *name == d.name);
@@ -143,7 +145,7 @@ impl Cover {
         chosen
     }
 
-    /// The pairs of a plan, in order.
+    /// The pairs of a plan, sorted.
     fn pairs(&self, plan: &Plan) -> Vec<Pair> {
         let drawn = self.all.iter().enumerate().filter(|(_, d)| d.is_drawn());
         let values = drawn.filter_map(|(i, dimension)| {
@@ -166,7 +168,7 @@ mod tests {
     use super::super::coverage::Coverage;
     use super::*;
 
-    /// Runs that carry all that is planned meet each pair that can meet.
+    /// The plans meet each possible pair if each run carries its whole plan.
     #[test]
     fn few_plans_meet_all_pairs() {
         let mut cover = Cover::new(&[]);
@@ -206,7 +208,7 @@ mod tests {
         };
         let all = Cover::new(&[]).left().0;
         let pairs = all - left_after(&Plan::clone);
-        // Half of the dimensions, at most, are by chance as they were planned.
+        // With fixed values at most half of the pairs meet, by chance.
         let other = all - left_after(&|_| Plan::draw(5, &[]).unwrap());
         assert!(other > 0 && other <= pairs, "{other} of {pairs}");
     }

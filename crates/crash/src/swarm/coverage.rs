@@ -1,4 +1,4 @@
-//! Which pairs of values met: of each two values of two dimensions the runs and the crash states
+//! Coverage of pairs: for each two values of two dimensions the number of runs and of crash states
 //! that had both.
 
 use std::collections::BTreeMap;
@@ -8,37 +8,37 @@ use serde::Serialize;
 use super::dimension::{Dimension, dimensions};
 use super::plan::{Fixed, Plan};
 
-/// A value of a dimension.
+/// A value of a dimension: index of the dimension, index of the value.
 type Value = (usize, usize);
 
-/// Pairs of values that met.
+/// The pairs of values that met.
 #[derive(Debug)]
 pub struct Coverage {
     all: &'static [Dimension],
     met: BTreeMap<(Value, Value), Meetings>,
 }
 
-/// How often a pair met.
+/// The meetings of a pair.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Meetings {
-    /// In so many runs.
+    /// Number of runs with both values.
     pub runs: u64,
-    /// In so many crash states.
+    /// Number of crash states with both values.
     pub states: u64,
 }
 
 /// The coverage in numbers.
 #[derive(Clone, Debug, Serialize)]
 pub struct Covered {
-    /// Pairs that there are.
+    /// Number of pairs that are possible.
     pub pairs: u64,
-    /// Of these, those that met in a run.
+    /// Pairs that met in a run.
     pub met: u64,
-    /// Pairs that had a crash state.
+    /// Pairs that met in a crash state.
     pub judged: u64,
-    /// The fewest crash states of a pair that had one.
+    /// Fewest crash states of a pair that met in one.
     pub fewest: u64,
-    /// Pairs that never met and can, `a=b c=d`; none where they are not asked for.
+    /// Pairs that are possible and never met, written `a=b c=d`; empty unless they are asked for.
     pub never: Vec<String>,
 }
 
@@ -52,7 +52,7 @@ impl Default for Coverage {
 }
 
 impl Coverage {
-    /// Counts a run.
+    /// Adds a run.
     pub fn add(&mut self, plan: &Plan, states: u64) {
         let value = |(i, dimension): (usize, &Dimension)| {
             let is = |(value, _): &(String, u32)| plan.is(&dimension.name, value);

@@ -1,7 +1,7 @@
-//! Dimensions, in which runs differ, and the values of each.
+//! The dimensions in which runs differ, with the values of each.
 //!
-//! Presets, parts of journals and their options are those that are registered, and operations those
-//! that the generator knows: a new one is drawn without being named here.
+//! Presets and journal options come from the registry, and operations from the generator. So a new
+//! one is drawn without being named here.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -11,26 +11,26 @@ use stetfs::low::{PolicyKind, Preset, check_option, options_help};
 use crate::canary;
 use crate::workload::{Deed, Family};
 
-/// A question that each run answers.
+/// A dimension: a choice that each run makes.
 #[derive(Clone, Debug)]
 pub struct Dimension {
-    /// Its name.
+    /// The name of the dimension.
     pub name: String,
-    /// Its answers, and how often each is drawn; the first is the plain one, which asks nothing
-    /// of anything else.
+    /// The values with their weights. The first value is the plain one, which needs no particular
+    /// value of another dimension.
     pub values: Vec<(String, u32)>,
-    /// Of an operation, those that it is drawn with.
+    /// The family of an operation; the operations of a family are drawn together.
     pub family: Option<Family>,
 }
 
-/// The value of an option that nobody names.
+/// The value of an option that the mount does not name.
 pub const UNSAID: &str = "unsaid";
-/// Names of journal options begin so.
+/// Prefix of the names of journal options.
 pub const JOURNAL: &str = "journal-";
-/// Names of operations begin so.
+/// Prefix of the names of operations.
 pub const OP: &str = "op-";
 
-/// Of the volume: what is drawn by mke2fs and before the work.
+/// Dimensions of the volume: arguments of mke2fs, and changes before the work.
 const VOLUME: &[(&str, &[(&str, u32)])] = &[
     (
         "block",
@@ -53,7 +53,12 @@ const VOLUME: &[(&str, &[(&str, u32)])] = &[
     ("quota", &[("no", 3), ("user", 2), ("project", 1)]),
     ("groups", &[("default", 2), ("small", 1)]),
     ("layout", &[("flexible", 2), ("rigid", 1), ("meta", 1)]),
-    ("log", &[("small", 3), ("large", 1)]),
+    ("log", &[("small", 3), ("large", 1), ("outside", 1)]),
+    ("mmp", &[("no", 7), ("yes", 1)]),
+    (
+        "history",
+        &[("none", 4), ("aged", 1), ("kernel", 1), ("cut", 1)],
+    ),
     (
         "fullness",
         &[
@@ -66,7 +71,7 @@ const VOLUME: &[(&str, &[(&str, u32)])] = &[
     ),
 ];
 
-/// Of how it is opened and of the device below.
+/// Dimensions of the mount options, and of the device below.
 const OPTIONS: &[(&str, &[(&str, u32)])] = &[
     ("async_commit", &[("no", 3), ("yes", 1)]),
     ("discard", &[("no", 3), ("yes", 1)]),
@@ -74,9 +79,11 @@ const OPTIONS: &[(&str, &[(&str, u32)])] = &[
     ("dirsync", &[("no", 9), ("yes", 1)]),
     ("lazytime", &[("no", 3), ("yes", 1)]),
     ("strictatime", &[("no", 3), ("yes", 1)]),
-    // When data that nobody synced goes home by itself.
+    ("errors", &[("continue", 2), ("remount-ro", 1)]),
+    ("data_err", &[("ignore", 2), ("abort", 1)]),
+    // The time at which unsynced data is written back.
     ("expire", &[("late", 3), ("soon", 1)]),
-    ("cache", &[("4", 2), ("1", 1), ("16", 1)]),
+    ("cache", &[("4", 2), ("1", 2), ("16", 1)]),
     ("fua", &[("no", 2), ("yes", 1)]),
     ("batches", &[("torn", 3), ("atomic", 1)]),
     ("region", &[("no", 3), ("small", 1), ("log", 1)]),
@@ -93,39 +100,55 @@ const FAULTS: &[(&str, u32)] = &[
     ("write-once", 1),
     ("write-on", 1),
     ("write-range", 1),
+    ("full-for-now", 1),
+    ("full-on", 1),
     ("read-once", 1),
     ("read-range", 1),
     ("forgetful", 2),
     ("dies", 1),
-    // A deliberate fault, which the lab must find.
+    // A deliberate fault that the lab must find; it is never drawn.
     ("careless", 0),
 ];
 
-/// Faults of a server, which take one.
+/// Faults of a server; they need a transport with one.
 pub(super) const OF_SERVERS: [&str; 3] = ["forgetful", "dies", "careless"];
 
-/// Of the work.
+/// Dimensions of the work.
 const WORK: &[(&str, &[(&str, u32)])] = &[
     ("threads", &[("1", 3), ("2", 2), ("3", 1)]),
     ("length", &[("60", 2), ("15", 2), ("200", 1)]),
     ("mounts", &[("1", 3), ("2", 1), ("3", 1)]),
     ("again", &[("same", 1), ("other", 1)]),
     ("tree", &[("small", 1), ("large", 1)]),
+    // Whether most operations repeat the place and the kind of former ones.
+    ("habits", &[("weak", 1), ("strong", 1)]),
     ("names", &[("mixed", 2), ("long", 1)]),
-    ("sizes", &[("small", 2), ("large", 1)]),
-    // How many of the changes are synced at once, where files are synced.
+    ("sizes", &[("small", 1), ("large", 1)]),
+    // How many changes are synced at once, if files are synced.
     ("syncs", &[("third", 2), ("each", 1), ("seldom", 1)]),
     ("user", &[("root", 1), ("other", 1)]),
     ("recovery", &[("whole", 2), ("cut", 2), ("cut-twice", 1)]),
+    // Number of kinds of operations; with few kinds each order of some of them occurs soon.
+    ("kinds", &[("many", 1), (FEW, 1)]),
 ];
 
-/// How often an operation is drawn: not at all, seldom, often. Most are left out of most runs, so
-/// that those that are there meet.
+const FEW: &str = "few";
+
+/// Weights of an operation's frequencies. Most operations are left out of most runs, so that the
+/// others meet.
 const OFTEN: &[(&str, u32)] = &[("no", 6), ("some", 3), ("much", 1)];
-/// The same of a family that a run is about.
+/// Weights of an operation whose family is in focus.
 const IN_FOCUS: &[(&str, u32)] = &[("no", 1), ("some", 2), ("much", 2)];
-/// The families that a run is about: operations that work on the same thing are drawn together.
-pub const FOCUS: [&str; 2] = ["focus", "beside"];
+/// Weights in a run with few kinds of operations: for families outside the focus, for those in
+/// focus, and for operations that nearly all others need.
+const FEW_OFTEN: &[(&str, u32)] = &[("no", 24), ("some", 2), ("much", 1)];
+const FEW_IN_FOCUS: &[(&str, u32)] = &[("no", 2), ("some", 2), ("much", 1)];
+const FEW_NEEDED: &[(&str, u32)] = &[("no", 1), ("some", 2), ("much", 1)];
+const NEEDED: [&str; 3] = ["op-create", "op-write", "op-fsync"];
+/// Dimensions that choose the families in focus; operations on the same thing are drawn together.
+const FAMILIES: [&str; 2] = ["focus", "beside"];
+/// Dimensions that the draws of operations depend on.
+pub const FOCUS: [&str; 3] = ["focus", "beside", "kinds"];
 
 fn of_table(table: &[(&str, &[(&str, u32)])]) -> Vec<Dimension> {
     let each = table.iter().map(|(name, values)| Dimension {
@@ -143,7 +166,7 @@ fn owned(values: &[(&str, u32)]) -> Vec<(String, u32)> {
     each.collect()
 }
 
-/// Values of an option, of those that its help names, or numbers and sizes.
+/// The values to try of an option: those that its help names, or numbers or sizes.
 fn values_of(name: &str, help: &str) -> Vec<String> {
     let tried: Vec<&str> = match help {
         "N" => vec!["1", "2", "3", "8"],
@@ -171,7 +194,7 @@ fn journal() -> Vec<Dimension> {
     for (name, mut values) in options {
         values.sort_unstable();
         values.dedup();
-        // Most are left to the preset, so that those that are said go together.
+        // Most options are left to the preset, so that the ones that are named go together.
         let unsaid = (UNSAID.to_owned(), 8 * values.len() as u32);
         let said = values.into_iter().map(|value| (value, 1));
         all.push(Dimension {
@@ -183,7 +206,7 @@ fn journal() -> Vec<Dimension> {
     all
 }
 
-/// Who leaves the cache.
+/// The dimension of cache replacement policies.
 fn policies() -> Dimension {
     let plain = PolicyKind::default();
     let others = PolicyKind::ALL.into_iter().filter(|kind| *kind != plain);
@@ -197,7 +220,7 @@ fn policies() -> Dimension {
     }
 }
 
-/// The deliberate fault, of which a search of the lab's own has one: none is ever drawn.
+/// The dimension of canaries. None is ever drawn; a search of the lab's own tests fixes one.
 fn canaries() -> Dimension {
     let faults = canary::all().map(|fault| (fault.name.to_owned(), 0));
     Dimension {
@@ -209,7 +232,7 @@ fn canaries() -> Dimension {
     }
 }
 
-/// All dimensions there are.
+/// All dimensions.
 pub fn dimensions() -> &'static [Dimension] {
     static ALL: LazyLock<Vec<Dimension>> = LazyLock::new(all);
     &ALL
@@ -223,7 +246,7 @@ fn all() -> Vec<Dimension> {
     all.extend(of_table(WORK));
     all.push(canaries());
     let families = || Family::ALL.into_iter().map(|family| (family.name(), 1));
-    all.extend(FOCUS.map(|name| {
+    all.extend(FAMILIES.map(|name| {
         Dimension {
             name: name.into(),
             values: std::iter::once(("none".to_owned(), 2))
@@ -246,23 +269,32 @@ impl Dimension {
         self.values.iter().filter(|(_, weight)| *weight > 0).count() > 1
     }
 
-    /// The value that asks nothing of anything else.
+    /// The plain value, which needs no particular value of another dimension.
     pub fn plain(&self) -> &str {
         self.values.first().map_or("", |(value, _)| value)
     }
 
-    /// The value that a seed gives. Of other dimensions only the focus of the run has a part in it,
-    /// the names of families.
+    /// The weights of an operation's values in a run with this focus; `None` for other dimensions.
+    fn often(&self, focus: &[&str]) -> Option<&'static [(&'static str, u32)]> {
+        let family = self.family?;
+        let is_near = focus.contains(&&*family.name());
+        match (focus.contains(&FEW), is_near) {
+            (true, _) if NEEDED.contains(&&*self.name) => Some(FEW_NEEDED),
+            (true, true) => Some(FEW_IN_FOCUS),
+            (true, false) => Some(FEW_OFTEN),
+            (false, true) => Some(IN_FOCUS),
+            (false, false) => None,
+        }
+    }
+
+    /// The value that a seed gives. `focus` holds the values of the dimensions [`FOCUS`], the only
+    /// ones that influence the draw.
     pub fn draw(&self, seed: u64, focus: &[&str]) -> &str {
         let of_name = xxhash_rust::xxh3::xxh3_64(self.name.as_bytes());
         let mut rng = fastrand::Rng::with_seed(seed ^ of_name);
-        let is_near = |family: Family| focus.contains(&&*family.name());
-        let near = self
-            .family
-            .filter(|family| is_near(*family))
-            .map(|_| IN_FOCUS);
-        let weight = |i: usize| match near {
-            Some(near) => near.get(i).map_or(0, |(_, weight)| *weight),
+        let often = self.often(focus);
+        let weight = |i: usize| match often {
+            Some(often) => often.get(i).map_or(0, |(_, weight)| *weight),
             None => self.values.get(i).map_or(0, |(_, weight)| *weight),
         };
         let total: u32 = (0..self.values.len()).map(weight).sum();
@@ -299,6 +331,20 @@ mod tests {
     }
 
     #[test]
+    fn a_run_of_few_kinds_has_few_outside_of_its_families() {
+        let drawn = |focus: &[&str], name: &str| -> usize {
+            let dimension = dimensions().iter().find(|d| d.name == name).unwrap();
+            let is_drawn = |seed: &u64| dimension.draw(*seed, focus) != "no";
+            (0..400).filter(is_drawn).count()
+        };
+        let (many, few) = (["names", "none", "many"], ["names", "none", FEW]);
+        assert!(drawn(&few, "op-trim") * 2 < drawn(&many, "op-trim"));
+        assert!(drawn(&few, "op-mkdir") > 200);
+        // Without these operations a crash finds nothing.
+        assert!(NEEDED.iter().all(|name| drawn(&few, name) > 250));
+    }
+
+    #[test]
     fn each_operation_of_scripts_is_drawn() {
         let weights = Deed::ALL.map(|deed| (deed, 4)).to_vec();
         let mut generator = Generator::drawing(1, weights, Bounds::default());
@@ -313,7 +359,7 @@ mod tests {
             let line = op.to_string();
             drawn.insert(line.split(' ').next().unwrap().to_owned());
         }
-        // These are made by the feed, by the run, or are another one's names.
+        // These are made by the feed or by the run, or are other names of operations.
         let others = ["act", "append", "refused", "remount", "thread"];
         let syntax = text::SYNTAX.split(['|', '\n']);
         let verbs = syntax.filter_map(|usage| usage.split_whitespace().next());

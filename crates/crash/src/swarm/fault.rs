@@ -1,8 +1,9 @@
-//! The failing device of a run: the requests that it refuses, from a place on that the seed draws.
+//! The failing device of a run: it refuses requests from a random point on.
 //!
-//! Each run with a fault has it in its last mount, for nobody knows exactly what such a mount
-//! leaves. What must hold of it: docs/crash.md, "Devices that fail".
+//! A run with a fault has it in its last mount, because the state that such a mount leaves is not
+//! known exactly. docs/crash.md, "Devices that fail", lists the conditions that still must hold.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,16 +15,20 @@ use stetfs_block::{Fault, FaultInjector, Op, Read, Recorder, Result, Share, Stat
 use super::dimension::OF_SERVERS;
 use super::plan::Plan;
 
-/// The device of a run: memory, requests to it that fail, and the record above.
+/// The device of a run: memory, the fault injector above it, and the recorder above that.
 pub(super) type Device = Recorder<FaultInjector<MemDevice>>;
 
-/// The request that is the first to fail is one of the first 2, 4, … 2^N of its kind.
+/// The first request to fail is one of the first 2, 4, … 2^N requests of its kind; these are N.
 const FLUSHES: u32 = 6;
 const INSIDE: u32 = 3;
 const WRITES: u32 = 9;
 const READS: u32 = 7;
 const REQUESTS: u32 = 7;
-/// Blocks of a range that fails, at most.
+/// Most writes that fail while the host is full.
+const PAUSE: u64 = 20;
+/// Bytes of a piece of an image for which its host has blocks or has none.
+const PIECE: u64 = 64 << 10;
+/// Most blocks of a range that fails.
 const RANGE: u64 = 16;
 
 /// The fault of a plan.
@@ -35,7 +40,7 @@ pub(super) struct Failing<'p> {
 }
 
 impl Failing<'_> {
-    /// That of a plan, if it has one.
+    /// The fault of a plan, if it has one.
     pub(super) fn of(plan: &Plan) -> Option<Failing<'_>> {
         (!plan.is("fault", "none")).then(|| Failing {
             name: plan.get("fault"),
@@ -44,7 +49,7 @@ impl Failing<'_> {
         })
     }
 
-    /// What a device has it do.
+    /// Arms the fault in a device.
     pub(super) fn arm(self, device: &FaultInjector<MemDevice>) {
         let within = |bits| self.within(bits);
         let fault = match self.name {
@@ -53,12 +58,14 @@ impl Failing<'_> {
             "write-once" => fail(Op::Write).after(within(WRITES)).once(),
             "write-on" => fail(Op::Write).after(within(WRITES)),
             "write-range" => fail(Op::Write).when(self.range_of(within(WRITES))),
+            "full-for-now" => full(self.holes_of(device.inner())).times(self.pause()),
+            "full-on" => full(self.holes_of(device.inner())),
             "read-once" => fail(Op::Read).after(within(READS)).once(),
             "read-range" => fail(Op::Read).when(self.range_of(within(READS))),
             _ => return,
         };
         if self.name == "write-on" {
-            // Nothing else reaches it, either.
+            // Shares and discards that reach the device fail, too.
             for op in [Op::Share, Op::Discard] {
                 device.add(fail(op).after(within(WRITES)));
             }
@@ -66,14 +73,14 @@ impl Failing<'_> {
         device.add(fault);
     }
 
-    /// The number of the first request that fails, counted from 0.
+    /// The number of the first request that fails, counted from 0; below 2^`bits`.
     fn within(self, bits: u32) -> u64 {
         let mut rng = fastrand::Rng::with_seed(self.seed);
         let bits = rng.u32(1..=bits);
         rng.u64(0..1 << bits)
     }
 
-    /// Some blocks from that of request number `n` on, from this request on.
+    /// A filter for a few blocks at the place of request number `n`, from this request on.
     fn range_of(self, n: u64) -> impl FnMut(u64, u64) -> bool + Send + 'static {
         let len = fastrand::Rng::with_seed(!self.seed).u64(1..=RANGE) * self.block;
         let (mut left, mut range, block) = (n, None::<Range<u64>>, self.block);
@@ -92,7 +99,34 @@ impl Failing<'_> {
         }
     }
 
-    /// The device as the volume gets it, on the way `above` to `device`.
+    /// A filter for the places for which the full host has no blocks, from some write on.
+    fn holes_of(self, image: &MemDevice) -> impl FnMut(u64, u64) -> bool + Send + 'static {
+        let pieces = 0..image.size().div_ceil(PIECE);
+        let is_hole = |piece: &u64| {
+            let mut bytes = vec![0; PIECE.min(image.size() - piece * PIECE) as usize];
+            image.read(piece * PIECE, &mut bytes).is_ok() && bytes.iter().all(|byte| *byte == 0)
+        };
+        let mut holes: HashSet<u64> = pieces.filter(is_hole).collect();
+        let mut left = self.within(WRITES);
+        move |offset, bytes| {
+            let mut touched = offset / PIECE..=(offset + bytes.max(1) - 1) / PIECE;
+            if left == 0 {
+                return touched.any(|piece| holes.contains(&piece));
+            }
+            left -= 1;
+            touched.for_each(|piece| {
+                holes.remove(&piece);
+            });
+            false
+        }
+    }
+
+    /// Number of writes that fail until the host has space again.
+    fn pause(self) -> u64 {
+        fastrand::Rng::with_seed(!self.seed).u64(1..=PAUSE)
+    }
+
+    /// The device for the volume, made of `above`, the way to `device`.
     pub(super) fn above(
         self,
         above: Arc<dyn BlockDevice>,
@@ -104,7 +138,7 @@ impl Failing<'_> {
         }
     }
 
-    /// Whether it is the server's.
+    /// Whether it is a fault of the server.
     pub(super) fn is_of_server(self) -> bool {
         OF_SERVERS.contains(&self.name)
     }
@@ -119,30 +153,40 @@ impl Failing<'_> {
         self.name == "dies"
     }
 
-    /// Whether nobody may notice it.
+    /// Whether the volume must not notice the fault.
     pub(super) fn is_hidden(self) -> bool {
         matches!(self.name, "forgetful" | "careless")
     }
 
-    /// Whether what the server forgot is not written again.
+    /// Whether the client does not rewrite what the server forgot.
     pub(super) fn is_careless(self) -> bool {
         self.name == "careless"
     }
 
-    /// Whether what was written, and acknowledged by the device, may be lost since: no volume is
-    /// closed with success after that.
+    /// Whether acknowledged writes may be lost: after that no volume may be closed with success.
     pub(super) fn ends_all(self) -> bool {
         self.name.starts_with("flush")
     }
 
-    /// Whether it is reads that fail, which lose nothing.
+    /// Whether only reads fail; such a fault loses nothing.
     pub(super) fn is_of_reads(self) -> bool {
         self.name.starts_with("read")
     }
 
-    /// Whether file data may be lost, which is told once (decision 15), while the rest goes on.
+    /// Whether the host is full.
+    pub(super) fn is_full(self) -> bool {
+        self.name.starts_with("full")
+    }
+
+    /// Whether the fault explains an error.
+    pub(super) fn explains(self, e: &FsError) -> bool {
+        is_of_device(e, self.is_full())
+    }
+
+    /// Whether file data may be lost, which is reported once (decision 15), while the volume goes
+    /// on.
     pub(super) fn loses(self, data: DataMode) -> bool {
-        self.name.starts_with("write") && data != DataMode::Journal
+        (self.name.starts_with("write") || self.is_full()) && data != DataMode::Journal
     }
 }
 
@@ -150,22 +194,28 @@ fn fail(op: Op) -> Fault {
     Fault::fail(op, libc::EIO)
 }
 
-/// Whether an error says that the device failed, or that the volume is read-only since it did.
-pub(super) fn is_of_device(e: &FsError) -> bool {
-    matches!(e.errno(), libc::EIO | libc::EROFS)
+/// A fault of writes to places at which the image cannot grow.
+fn full(is_hole: impl FnMut(u64, u64) -> bool + Send + 'static) -> Fault {
+    Fault::fail(Op::Write, libc::ENOSPC).when(is_hole)
 }
 
-/// Writes that a device with a small cache takes before it flushes by itself, in blocks.
+/// Whether an error says that the device failed, that its host was full, or that the volume is
+/// therefore read-only.
+pub(super) fn is_of_device(e: &FsError, is_full: bool) -> bool {
+    matches!(e.errno(), libc::EIO | libc::EROFS) || (is_full && e.errno() == libc::ENOSPC)
+}
+
+/// Blocks that a device with a small cache takes before it flushes by itself.
 const CACHE: u64 = 8;
 
-/// A device that flushes inside a write which finds its cache full, and fails as that flush does
-/// (block.F4), which one of them does.
+/// A device that flushes inside a write when its cache is full. One of these flushes fails, and so
+/// does its write (block.F4).
 struct SmallCache {
     inner: Arc<dyn BlockDevice>,
     device: Arc<Device>,
     bytes: u64,
     unflushed: AtomicU64,
-    /// Flushes inside writes until one fails.
+    /// Number of flushes inside writes until one fails.
     left: AtomicU64,
 }
 

@@ -1,4 +1,4 @@
-//! The operations of one thread: drawn one by one, and compared with what the volume shows.
+//! The operations of one thread: drawn one by one, and compared with the tree of the volume.
 
 use std::sync::Arc;
 
@@ -13,49 +13,60 @@ use crate::judge::{attributes, is_as_left};
 use crate::workload::feed::{Feed, Settled};
 use crate::workload::model::{Kind, Node, State};
 use crate::workload::script::DeviceFailure;
-use crate::workload::{Bounds, Deed, Generator, Op, Script, Session, USER, Weights};
+use crate::workload::{Bounds, Deed, Generator, Habits, Op, Script, Session, USER, Weights};
 
-/// After one operation in so many a file is looked at.
+/// A file is compared after one operation in this many.
 const LOOK: u8 = 4;
-/// A sync that fails is tried so often again.
+/// One sync in this many waits for another change.
+const DELAYED: u8 = 4;
+/// Number of retries of a sync that fails.
 const RETRIES: u32 = 2;
 
-/// The device below, as a thread knows it.
+/// The device below, as a thread sees it.
 #[derive(Clone)]
 pub struct Below {
     /// Whether a fault has hit it.
     pub has_failed: Arc<dyn Fn() -> bool + Send + Sync>,
     /// Whether only reads fail.
     pub fails_reads: bool,
+    /// Whether the fault is that its host is full.
+    pub is_full: bool,
     /// [`DeviceFailure::loses`].
     pub loses: bool,
 }
 
-/// A thread's operations.
+impl Below {
+    /// Whether a fault that has hit the device explains an error.
+    fn explains(&self, e: &FsError) -> bool {
+        is_of_device(e, self.is_full) && (self.has_failed)()
+    }
+}
+
+/// The operations of a thread, drawn by a plan.
 pub struct Draws {
     /// The operations so far, in all mounts of the run.
     pub script: Script,
     generator: Generator,
     rng: fastrand::Rng,
     refusals: Refusals,
-    /// Operations until the end of this mount.
+    /// Number of operations until the end of this mount.
     left: usize,
-    /// It acts as another user than root.
+    /// Whether the thread acts as a user other than root.
     acts: bool,
-    /// After one operation in so many what it changed is synced; 0: files are not.
+    /// After one operation in this many the change is synced; 0: files are not synced.
     syncs: u8,
-    /// The path that is synced next.
+    /// The path to sync next.
     changed: Option<String>,
     below: Below,
-    /// Retries of the operation that fails.
+    /// Number of retries of the operation that fails.
     retries: u32,
-    /// The last operation failed, and may have happened or not.
+    /// Whether the last operation failed, and may have happened or not.
     is_over: bool,
     name: String,
     pulse: Arc<Pulse>,
 }
 
-/// How often each operation is drawn; the sum is at most 255.
+/// The weights of the operations; their sum is at most 255.
 fn weights(plan: &Plan) -> Weights {
     let often = |deed: Deed| match plan.get(&format!("{}{}", super::dimension::OP, deed.name())) {
         "some" => 4,
@@ -92,12 +103,17 @@ fn bounds(plan: &Plan) -> Bounds {
     Bounds {
         write: bounds.write.min(write_max(plan)),
         long: plan.is("names", "long"),
+        habits: if plan.is("habits", "strong") {
+            Habits::STRONG
+        } else {
+            Habits::default()
+        },
         ..bounds
     }
 }
 
 impl Draws {
-    /// The operations of thread number `thread`, which go on from a script.
+    /// The operations of thread number `thread`, which continue a script.
     pub fn new(
         plan: &Plan,
         thread: usize,
@@ -141,7 +157,9 @@ impl Draws {
                 _ => self.generator.frozen(),
             });
         }
-        if let Some(path) = self.changed.take() {
+        // In one case of four another change comes first.
+        let is_due = self.rng.u8(0..DELAYED) > 0;
+        if let Some(path) = self.changed.take_if(|_| is_due) {
             let op = self.generator.sync_of(path);
             if state.allows(&op).is_ok() {
                 return Some(op);
@@ -151,7 +169,7 @@ impl Draws {
         Some(self.generator.allowed(state).unwrap_or(Op::SyncAll))
     }
 
-    /// Looks at one file that is there.
+    /// Compares one existing file.
     fn look(&mut self, session: &Session) -> Result<(), String> {
         let paths = self.script.last().paths();
         match self.rng.choice(&paths) {
@@ -160,7 +178,7 @@ impl Draws {
         }
     }
 
-    /// Compares what a path leads to with the model; what a device that failed does not give is not
+    /// Compares a path with the model. If a failed device does not give the content, it is not
     /// compared.
     fn compare(&self, session: &Session, path: &str) -> Result<(), String> {
         self.compare_with(self.script.last(), session, path)
@@ -175,7 +193,8 @@ impl Draws {
         }
     }
 
-    /// What a path leads to and the model does not, or the other way round.
+    /// The difference between a path and its node in the model. A path without a node is not
+    /// compared.
     fn differs(
         &self,
         state: &State,
@@ -186,7 +205,7 @@ impl Draws {
             return Ok(None);
         };
         let seen = session.seen(path)?;
-        // What a device did not take is gone once memory is needed.
+        // Content that a device did not take is lost when memory is reclaimed.
         let is_lost = self.script.failure.is_some() && !self.below.fails_reads;
         let same = match is_lost {
             true => attributes(node, &seen),
@@ -211,7 +230,7 @@ impl Draws {
                 let mut both = ours.data.iter().zip(&theirs);
                 let first = both.position(|(a, b)| a != b);
                 Ok(Some(format!(
-                    "its group has {} bytes, not {}, or others from {first:?} on",
+                    "the group's copy has {} bytes, not {}, or differs from byte {first:?} on",
                     theirs.len(),
                     ours.data.len()
                 )))
@@ -220,7 +239,7 @@ impl Draws {
         }
     }
 
-    /// Notes whether the device has failed by now.
+    /// Notes the device's failure when it happens.
     fn watch(&mut self) {
         if self.script.failure.is_none() && (self.below.has_failed)() {
             self.script.failure = Some(DeviceFailure {
@@ -231,7 +250,7 @@ impl Draws {
         }
     }
 
-    /// Takes note of an operation that failed for the device did.
+    /// Handles an operation that failed because of the device.
     fn failed(&mut self, session: &Session, op: &Op) -> Settled {
         if matches!(op, Op::Fsync { .. } | Op::Fdatasync { .. } | Op::SyncAll) {
             let n = self.script.ops.len() + 1;
@@ -252,8 +271,8 @@ impl Draws {
         Settled::Over
     }
 
-    /// Whether an operation that failed has visibly changed nothing. What it did to content when
-    /// writes fail nobody can see: it may be on the device and not in memory.
+    /// Whether an operation that failed has visibly changed nothing. If writes fail, its effect on
+    /// content cannot be seen: it may be on the device and not in memory.
     fn is_untouched(&self, session: &Session, op: &Op) -> bool {
         if !self.below.fails_reads && op.is_of_content() {
             return false;
@@ -272,7 +291,7 @@ fn paths(op: &Op) -> Vec<&str> {
     crate::workload::ace::touched(op)
 }
 
-/// The same, and the directories that they are in.
+/// The paths that an operation changes, and their directories.
 fn touched(op: &Op) -> Vec<&str> {
     let paths = paths(op);
     let mut all = paths.clone();
@@ -285,7 +304,7 @@ fn touched(op: &Op) -> Vec<&str> {
 
 impl Feed for Draws {
     fn kept_out(&mut self, why: &FsError) -> Result<(), String> {
-        match is_of_device(why) && (self.below.has_failed)() {
+        match self.below.explains(why) {
             true => Ok(()),
             false => Err(why.to_string()),
         }
@@ -313,7 +332,7 @@ impl Feed for Draws {
                 let op = Box::new(op.clone());
                 self.script.push(Op::Refused { op });
             }
-            Err(e) if is_of_device(&e) && self.script.failure.is_some() => {
+            Err(e) if self.script.failure.is_some() && self.below.explains(&e) => {
                 match self.failed(session, op) {
                     Settled::Done => {}
                     settled => return Ok(settled),
@@ -327,7 +346,10 @@ impl Feed for Draws {
                 self.compare(session, path)?;
             }
         }
-        if self.syncs > 0 && !op.is_sync() && self.rng.u8(0..self.syncs) == 0 {
+        // A change that follows from another is often synced, before a commit hides how they
+        // interact.
+        let is_due = self.generator.follows() && self.rng.bool();
+        if self.syncs > 0 && !op.is_sync() && (is_due || self.rng.u8(0..self.syncs) == 0) {
             let path = paths(op).last().map(|path| (*path).to_owned());
             self.changed = path.filter(|path| self.script.last().find(path).is_some());
         }
@@ -337,8 +359,8 @@ impl Feed for Draws {
         Ok(Settled::Done)
     }
 
-    /// All files are what they should be. What the last operation touched, if it failed, is as
-    /// before it, or after, or between.
+    /// Compares all files. If the last operation failed, the files that it changes are skipped, and
+    /// the others must be as before it or as after it.
     fn end(&mut self, session: &mut Session) -> Result<(), String> {
         self.pulse.ends(&self.name);
         let [.., before, last] = &self.script.states[..] else {

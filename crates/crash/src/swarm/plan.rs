@@ -1,23 +1,31 @@
-//! The plan of one run: an answer to the question of each dimension.
+//! The plan of one run: a value for each dimension.
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::LazyLock;
 
 use anyhow::{Result, bail};
 use stetfs::low::{Composition, Preset, check_region};
 
 use super::dimension::{Dimension, FOCUS, JOURNAL, OF_SERVERS, OP, UNSAID, dimensions};
+use crate::judge::check_can_mount;
 
-/// `NAME=VALUE`, of a dimension that is not drawn.
+/// A dimension with a fixed value, written `NAME=VALUE`.
 pub type Fixed = (String, String);
 
-/// Draws that tell whether two values can meet.
+/// Whether this process can mount by the kernel.
+fn can_mount() -> bool {
+    static CAN: LazyLock<bool> = LazyLock::new(|| check_can_mount().is_ok());
+    *CAN
+}
+
+/// Number of draws that decide whether two values can meet.
 const DRAWS: u64 = 6;
 
 /// The plan of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Decides all that no dimension says.
+    /// The seed of all draws beside the dimensions.
     pub seed: u64,
     /// The value of each dimension.
     values: BTreeMap<String, String>,
@@ -26,10 +34,10 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The plan that a seed gives, but for what is fixed.
+    /// The plan of a seed, with some values fixed.
     ///
     /// # Errors
-    /// A name or a value that is not there.
+    /// There is no such dimension or value.
     pub fn draw(seed: u64, fixed: &[Fixed]) -> Result<Plan> {
         let all = dimensions();
         let of_focus = |name: &str| -> Option<&str> {
@@ -53,7 +61,7 @@ impl Plan {
             };
             if !dimension.values.iter().any(|(known, _)| known == value) {
                 let known: Vec<&str> = dimension.values.iter().map(|(v, _)| &**v).collect();
-                bail!("{name} is {}, not {value:?}", known.join(" or "));
+                bail!("{name} must be {}, not {value:?}", known.join(" or "));
             }
             values.insert(name.clone(), value.clone());
         }
@@ -66,7 +74,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Whether two values can be of one plan, as far as a few draws of the others tell.
+    /// Whether two values can be in one plan; decided by a few draws of the other values.
     pub fn can_have(pair: &[Fixed; 2]) -> bool {
         (0..DRAWS).any(|seed| {
             let has = |plan: &Plan| pair.iter().all(|(name, value)| plan.is(name, value));
@@ -84,7 +92,7 @@ impl Plan {
         self.get(name) == value
     }
 
-    /// A dimension whose values are numbers.
+    /// The value of a dimension as a number; 0 if it is none.
     pub fn number(&self, name: &str) -> u64 {
         self.get(name).parse().unwrap_or(0)
     }
@@ -99,7 +107,7 @@ impl Plan {
         &self.fixed
     }
 
-    /// The preset with the options that are said, as text, without those that do not go with it.
+    /// The journal as text: the preset with the options that are named and go with it.
     pub fn journal(&self) -> String {
         let mut text = self.get("preset").to_owned();
         for (option, value) in self.options() {
@@ -108,16 +116,17 @@ impl Plan {
         text
     }
 
-    /// The journal options that are said.
+    /// The journal options that are named.
     pub fn options(&self) -> impl Iterator<Item = (&str, &str)> {
         let said = self.values().filter(|(_, value)| *value != UNSAID);
         said.filter_map(|(name, value)| Some((name.strip_prefix(JOURNAL)?, value)))
     }
 
-    /// The same without a journal option: the volume does not carry it. `None`: none is said.
+    /// The plan without one journal option, for a volume that cannot carry it. `None`: no option is
+    /// named.
     pub(super) fn with_less(&self) -> Option<Plan> {
         let options: Vec<&str> = self.options().map(|(name, _)| name).collect();
-        // Lanes take room in the log.
+        // Lanes take space in the log.
         let lanes = options.iter().find(|name| **name == "lanes");
         let gone = format!("{JOURNAL}{}", lanes.or(options.first())?);
         let mut less = self.clone();
@@ -131,10 +140,10 @@ impl Plan {
         self.values.insert(name.into(), value.into());
     }
 
-    /// Takes out what does not go with the rest: what comes first stands.
+    /// Removes values that contradict others; the earlier value stands.
     fn settle(&mut self, all: &[Dimension]) {
         if self.is("inode", "128") {
-            // Neither has room there.
+            // There is no room for either in such an inode.
             self.set("inline", "no");
             if self.is("quota", "project") {
                 self.set("quota", "user");
@@ -145,6 +154,8 @@ impl Plan {
             self.set("clusters", "one");
         }
         self.settle_journal(all);
+        self.settle_place();
+        self.settle_history();
         if self.is("region", "log") && self.number("block") > 16384 {
             self.set("block", "4096");
         }
@@ -152,7 +163,7 @@ impl Plan {
             // A tree without files finds nothing.
             self.set("op-create", "some");
         }
-        // Files of other volumes can have their data journaled by a flag.
+        // If the journal does not log all data, files can have theirs logged by a flag.
         let whole = self.composition().is_some_and(|j| j.data().keeps_whole());
         let atomic = !self.is("op-atomic", "no") && (whole || !self.is("op-flags", "no"));
         for (op, can) in [
@@ -175,9 +186,31 @@ impl Plan {
         }
     }
 
+    /// Settles an external journal, which has to be one of jbd2. mke2fs makes the orphan file only
+    /// together with a journal.
+    fn settle_place(&mut self) {
+        if !self.is("log", "outside") {
+            return;
+        }
+        match self.composition().is_some_and(|journal| journal.is_jbd2()) {
+            true => self.set("orphans", "list"),
+            false => self.set("log", "small"),
+        }
+    }
+
+    /// Settles a history by the kernel, which must be able to mount and change the volume, without
+    /// the long wait of multiple mount protection.
+    fn settle_history(&mut self) {
+        let is_kernels = self.is("history", "kernel") || self.is("history", "cut");
+        let can = self.number("block") <= 4096 && self.is("quota", "no") && self.is("mmp", "no");
+        if is_kernels && !(can && can_mount()) {
+            self.set("history", "aged");
+        }
+    }
+
     fn settle_journal(&mut self, all: &[Dimension]) {
         if self.is("journal-chunk", "4K") && self.number("block") >= 4096 {
-            // A transaction of such chunks holds no operation.
+            // A transaction of such chunks is too small for an operation.
             self.set("journal-chunk", "64K");
         }
         let Ok(preset) = self.get("preset").parse::<Preset>() else {
@@ -204,7 +237,7 @@ impl Plan {
         }
     }
 
-    /// The journal.
+    /// The journal's composition.
     pub fn composition(&self) -> Option<Composition> {
         let preset: Preset = self.get("preset").parse().ok()?;
         Composition::new(preset, self.options()).ok()
@@ -212,7 +245,7 @@ impl Plan {
 }
 
 impl fmt::Display for Plan {
-    /// The values that are not plain.
+    /// Formats the seed and the values that are not plain.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts = vec![format!("seed {}", self.seed)];
         for dimension in dimensions() {

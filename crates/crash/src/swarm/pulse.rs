@@ -1,4 +1,5 @@
-//! The pulse of a run: the work of each thread, and since when, which tells whether it hangs.
+//! The pulse of a run: the current task of each thread with its start time, which shows whether it
+//! hangs.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -12,18 +13,18 @@ pub struct Pulse {
 }
 
 impl Pulse {
-    /// A thread begins something.
+    /// Notes that a thread begins a task.
     pub fn begins(&self, who: &str, what: impl ToString) {
         let now = (what.to_string(), Instant::now());
         self.at.lock().insert(who.to_owned(), now);
     }
 
-    /// A thread is done.
+    /// Notes that a thread is done.
     pub fn ends(&self, who: &str) {
         self.at.lock().remove(who);
     }
 
-    /// The work that takes longer than that.
+    /// The task that has taken longer than `bound`, if any.
     pub fn hanging(&self, bound: Duration) -> Option<String> {
         let at = self.at.lock();
         let mut all = at.iter();

@@ -1,4 +1,4 @@
-//! Which refusals are a volume's right.
+//! The refusals that a volume is entitled to.
 
 use stetfs::low::FsError;
 
@@ -6,7 +6,7 @@ use super::plan::Plan;
 use crate::workload::Op;
 use crate::workload::model::State;
 
-/// The features that make a volume refuse.
+/// The features by which a volume may refuse operations.
 #[derive(Clone, Copy, Debug)]
 pub struct Refusals {
     has_quota: bool,
@@ -24,8 +24,9 @@ impl Refusals {
         }
     }
 
-    /// Whether an operation may end so in a state: what it needs is not there, or a flag, a limit
-    /// or a group stands against it. What makes durable, or gives up, never may.
+    /// Whether an operation may fail with this error in this state: a resource is missing, or a
+    /// flag, a limit or a group forbids it. An operation that makes changes durable, or frees
+    /// something, must not fail.
     pub fn allow(self, op: &Op, why: &FsError, state: &State) -> bool {
         if is_sure(op) {
             return false;
@@ -34,7 +35,7 @@ impl Refusals {
             (FsError::Errno(errno), _) => errno,
             // The file is in a group, or the group is full.
             (FsError::InUse(_) | FsError::GroupFull { .. }, _) => return state.has_group(),
-            // Its data goes through no journal.
+            // The file's data does not go through the journal.
             (FsError::Unsupported(_), Op::Atomic { .. }) => return true,
             _ => return false,
         };
@@ -43,10 +44,10 @@ impl Refusals {
             (libc::EDQUOT, op) => self.has_quota && takes(op),
             (libc::EPERM, Op::Chattr { .. } | Op::Chown { .. }) if !self.is_root => true,
             (libc::EPERM, _) => state.has_guarded(),
-            // All groups together may keep so much in memory.
+            // The memory for all groups together is limited.
             (libc::EBUSY | libc::ENOMEM, _) => state.has_group(),
             (libc::EXDEV, _) => self.has_projects,
-            // The form of the map, data in the inode, a group, or what the volume counts cannot do
+            // The form of the map, inline data, a group, or the volume's accounting does not allow
             // it.
             (
                 libc::EOPNOTSUPP,
@@ -56,7 +57,7 @@ impl Refusals {
                 | Op::Chattr { .. }
                 | Op::Project { .. },
             ) => true,
-            // An inode without room for it, and a value that is too large for the volume.
+            // The inode has no room for a project, or the value is too large for the volume.
             (libc::EOVERFLOW, Op::Project { .. }) => true,
             (libc::ESRCH, Op::Limit { .. }) => true,
             (libc::E2BIG | libc::ERANGE, Op::SetXattr { .. }) => true,
@@ -65,7 +66,7 @@ impl Refusals {
     }
 }
 
-/// Whether nothing can stand against it.
+/// Whether the operation must never be refused.
 fn is_sure(op: &Op) -> bool {
     matches!(
         op,
@@ -84,7 +85,7 @@ fn is_sure(op: &Op) -> bool {
     )
 }
 
-/// Whether it may take space or inodes.
+/// Whether an operation may take space or inodes.
 fn takes(op: &Op) -> bool {
     !matches!(
         op,

@@ -4,15 +4,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Error, Result};
-use stetfs::low::{DataMode, FsError, MemDevice, Preset};
+use stetfs::low::{Composition, DataMode, FsError, MemDevice, Preset};
 use stetfs_block::FaultInjector;
 use stetfs_nvm::MemRegion;
 
-use super::fault::{Failing, is_of_device};
+use super::fault::Failing;
 use super::feed::{Below, Draws};
 use super::plan::Plan;
 use super::pulse::Pulse;
-use super::states::{self, Tried};
+use super::states::{self, Asked, Tried};
 use super::transport::Transport;
 use super::volume;
 use crate::judge::promise::Promise;
@@ -26,40 +26,42 @@ use crate::work::{Ends, drive};
 use crate::workload::feed::Feed;
 use crate::workload::{Case, Script};
 
-/// The find of a run.
+/// The failure that a run found.
 pub struct Found {
     /// The broken promise.
     pub finding: Finding,
-    /// The record that shows it, and the crash; none where it shows without one.
+    /// The recording and the crash that show it; `None` if it shows without a crash.
     pub crash: Option<Box<(Recording, StateId)>>,
 }
 
-/// The account of a run.
+/// The result of a run.
 pub struct Done {
-    /// The plan, without what the volume does not carry.
+    /// The plan, without the options that the volume cannot carry.
     pub plan: Plan,
-    /// Crash states and the like that were tried.
+    /// Counts of crash states and checks.
     pub tried: Tried,
-    /// Operations, and those of them that were refused.
+    /// Number of operations, and of those that were refused.
     pub operations: (u64, u64),
-    /// Its device failed.
+    /// Whether its device failed.
     pub has_failed: bool,
     /// The first broken promise.
     pub found: Option<Found>,
 }
 
-/// How much is tried of each run.
+/// The effort for each run.
 #[derive(Clone, Debug, Default)]
 pub struct Effort {
-    /// Crash states, spread over its mounts.
+    /// Number of crash states, spread over its mounts.
     pub states: u64,
-    /// Some of them are mounted by the kernel, too.
+    /// Whether some of them are mounted by the kernel, too.
     pub kernel: bool,
-    /// The folder for the record of each mount, whatever is found.
+    /// Whether each state gets e2fsck, the kernel and the thorough checks, instead of some.
+    pub every: bool,
+    /// Directory for the recordings of all mounts, whatever is found.
     pub keep: Option<PathBuf>,
 }
 
-/// Keeps a record in a directory, which is made if it is not there.
+/// Saves a recording in a directory, which is created if necessary.
 ///
 /// # Errors
 /// It cannot be written.
@@ -107,7 +109,12 @@ pub fn run(plan: &Plan, effort: &Effort, pulse: &Arc<Pulse>) -> Result<Done> {
                 }
                 scripts = recording.work.scripts.clone();
                 let states = effort.states.div_ceil(mounts);
-                let tried = states::search(&recording, plan, (states, effort.kernel), pulse);
+                let asked = Asked {
+                    states,
+                    kernel: effort.kernel,
+                    every: effort.every,
+                };
+                let tried = states::search(&recording, plan, asked, pulse);
                 done.tried.add(&tried.tried);
                 done.has_failed |= mounted.has_failed;
                 done.found = tried.found.map(|(state, finding)| Found {
@@ -131,10 +138,10 @@ pub fn run(plan: &Plan, effort: &Effort, pulse: &Arc<Pulse>) -> Result<Done> {
     Ok(done)
 }
 
-/// A plan without the options that its volume does not carry, such as many lanes in a small log.
+/// A plan without the options that its volume cannot carry, such as many lanes in a small log.
 ///
 /// # Errors
-/// The journal makes no sense.
+/// The journal's options contradict each other.
 fn carried(plan: &Plan, base: &Base) -> Result<Plan> {
     let mut plan = plan.clone();
     loop {
@@ -152,7 +159,7 @@ fn carried(plan: &Plan, base: &Base) -> Result<Plan> {
 }
 
 impl Done {
-    /// Of a plan, nothing yet.
+    /// The result of a run of this plan that has not begun.
     pub fn of(plan: &Plan) -> Done {
         Done {
             plan: plan.clone(),
@@ -183,11 +190,15 @@ fn remounted(scripts: Vec<Script>, data: DataMode) -> Vec<Script> {
     each.collect()
 }
 
-/// The journal of a mount, with how the volume is opened: those behind the first may have another.
+/// The journal of a mount, with the options for opening the volume; later mounts may have another
+/// one.
 fn journal(plan: &Plan, mount: u64) -> Result<JournalSpec> {
     let mut text = plan.journal();
     if mount > 0 && plan.is("again", "other") {
-        let presets = Preset::on_a_device();
+        let is_outside = plan.is("log", "outside");
+        let fits = |preset: &Preset| !is_outside || Composition::from(*preset).is_jbd2();
+        let mut presets = Preset::on_a_device();
+        presets.retain(fits);
         let mut rng = fastrand::Rng::with_seed(plan.seed.wrapping_add(mount));
         text = rng.choice(presets).unwrap_or_default().name().into();
     }
@@ -206,11 +217,15 @@ fn journal(plan: &Plan, mount: u64) -> Result<JournalSpec> {
     if plan.is("expire", "soon") {
         text.push_str(",dirty_expire=0");
     }
+    for option in ["errors", "data_err"] {
+        text.push_str(&format!(",{option}={}", plan.get(option)));
+    }
     let (cache, policy) = (plan.get("cache"), plan.get("policy"));
     text.push_str(&format!(",cache={cache},cache_policy={policy}"));
     if !plan.is("canary", "no") {
         text.push_str(&format!(",canary={}", plan.get("canary")));
     }
+    text.push_str(",prove");
     text.parse().map_err(Error::msg)
 }
 
@@ -219,7 +234,7 @@ fn shape(plan: &Plan) -> Result<Shape> {
     let region = match plan.get("region") {
         "no" => None,
         "small" => Some(64 << 10),
-        // A log has room for two lanes.
+        // The log has space for two lanes.
         _ => Some((1024 * block + (1 << 20)).max(5 << 20)),
     };
     Ok(Shape {
@@ -241,13 +256,13 @@ struct Mounted<'a> {
     shape: Shape,
     mount: u64,
     pulse: &'a Arc<Pulse>,
-    /// A fault hit its device.
+    /// Whether a fault hit its device.
     has_failed: bool,
 }
 
 impl Mounted<'_> {
-    /// Has the threads work on a copy of `base`, and gives the record with what the volume is when
-    /// it was closed.
+    /// Has the threads work on a copy of `base`. Gives the recording, and the device after the
+    /// volume was closed.
     ///
     /// # Errors
     /// A finding without a crash.
@@ -282,6 +297,7 @@ impl Mounted<'_> {
         let below = Below {
             has_failed: Arc::new(has_failed.clone()),
             fails_reads: fault.is_some_and(Failing::is_of_reads),
+            is_full: fault.is_some_and(Failing::is_full),
             loses: fault.is_some_and(|f| f.loses(self.journal.options.journal.data())),
         };
         let mut feeds: Vec<Draws> = scripts
@@ -323,8 +339,8 @@ impl Mounted<'_> {
         Ok((recording, left))
     }
 
-    /// A volume that was closed has all that was done, and nothing is wrong with it. One that could
-    /// not be closed, for its device failed, is as after a crash.
+    /// Checks the volume after the mount. A volume that was closed has all changes, and e2fsck
+    /// finds nothing. One whose closing failed because of its device is judged as after a crash.
     fn left(
         &self,
         recording: &Recording,
@@ -343,7 +359,7 @@ impl Mounted<'_> {
             fsck: true,
             ..Checks::default()
         };
-        // What is closed needs no region.
+        // A closed volume needs no region.
         let region = match is_closed {
             true => work.region.map(MemRegion::new),
             false => recording.left_in_region(),
@@ -360,7 +376,7 @@ impl Mounted<'_> {
     }
 }
 
-/// The operation at which each thread met the failure of the device.
+/// The operation at which each thread met the device's failure, in words.
 fn met(scripts: &[Script]) -> String {
     let mut text = String::new();
     for (i, script) in scripts.iter().enumerate() {
@@ -378,15 +394,15 @@ fn met(scripts: &[Script]) -> String {
     text
 }
 
-/// Whether the volume was closed, by how the threads ended, the unmount, and what that leaves in
-/// memory. `fault` has hit the device.
+/// Whether the volume was closed, by the results of the threads, of the unmount, and of the check
+/// of the memory. `fault` is the fault that has hit the device.
 ///
 /// # Errors
-/// It ended as nothing may.
+/// A result that no fault explains.
 fn ended(results: Result<Ends, FsError>, fault: Option<Failing<'_>>) -> Result<bool, Finding> {
     let mut results = match results {
         Ok(results) => results,
-        Err(e) if fault.is_some() && is_of_device(&e) => return Ok(false),
+        Err(e) if fault.is_some_and(|fault| fault.explains(&e)) => return Ok(false),
         Err(e) => return Err(Oracle::Live.says(format!("cannot be opened: {e}"))),
     };
     let gone = results.pop().unwrap_or(Ok(()));

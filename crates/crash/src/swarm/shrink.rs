@@ -1,15 +1,16 @@
-//! The plainest plan that still shows what another showed.
+//! Simplifying a plan: the plainest plan that still shows a failure.
 
 use std::time::Instant;
 
 use super::dimension::dimensions;
 use super::plan::{Fixed, Plan};
 
-/// Makes one dimension after the other plain, as long as `shows` says that the plan still shows it.
+/// Sets one dimension after the other to its plain value, as long as `shows` says that the failure
+/// stays.
 pub(super) fn shrink(plan: &Plan, deadline: Instant, shows: &mut dyn FnMut(&Plan) -> bool) -> Plan {
     let mut best = plan.clone();
     let mut is_smaller = true;
-    // A late drop may let more be dropped.
+    // After a later step an earlier one may succeed.
     while std::mem::take(&mut is_smaller) {
         for (name, value) in plainer() {
             if Instant::now() >= deadline {
@@ -24,7 +25,7 @@ pub(super) fn shrink(plan: &Plan, deadline: Instant, shows: &mut dyn FnMut(&Plan
             let Ok(less) = Plan::draw(best.seed, &fixed) else {
                 continue;
             };
-            // It may be that something else needs it.
+            // Another value may need this one, so that the plan stays the same.
             if !same_values(&less, &best) && shows(&less) {
                 best = less;
                 is_smaller = true;
@@ -34,7 +35,7 @@ pub(super) fn shrink(plan: &Plan, deadline: Instant, shows: &mut dyn FnMut(&Plan
     best
 }
 
-/// The drops to try, the largest first.
+/// The steps to try, the largest first.
 fn plainer() -> Vec<Fixed> {
     let first = [
         ("mounts", "1"),

@@ -1,4 +1,4 @@
-//! Crashes of a record: drawn, recovered and judged.
+//! Crashes of a recording: drawn, recovered and judged.
 
 use std::collections::BTreeMap;
 
@@ -13,21 +13,21 @@ use crate::state::{StateId, Why};
 use crate::walk::Place;
 use crate::work::Progresses;
 
-/// Counts of what was tried.
+/// Counts of states and checks.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Tried {
     /// Crash states that were recovered and judged.
     pub states: u64,
-    /// Crashes inside recoveries, and inside the ones after these.
+    /// Crashes inside recoveries, and inside the recoveries after these.
     pub cuts: u64,
-    /// Images that e2fsck looked at.
+    /// Images that e2fsck checked.
     pub fscks: u64,
     /// Images that the kernel mounted.
     pub mounted: u64,
 }
 
 impl Tried {
-    /// Adds what another tried.
+    /// Adds the counts of another search.
     pub fn add(&mut self, other: &Tried) {
         self.states += other.states;
         self.cuts += other.cuts;
@@ -36,41 +36,37 @@ impl Tried {
     }
 }
 
-/// The account of a search, and the first crash that broke a promise.
+/// The counts of a search, and the first crash that broke a promise.
 pub(super) struct Searched {
     pub(super) tried: Tried,
     pub(super) found: Option<(StateId, Finding)>,
 }
 
-/// Crashes tried at one place of a record.
-const AT_ONCE: usize = 3;
-/// One state in so many is checked by e2fsck.
+/// Average number of crashes tried at one place of a recording.
+const AT_ONCE: usize = 2;
+/// One state in this many is checked by e2fsck.
 const FSCK: u8 = 24;
-/// One in so many is used, recovered again and replayed by e2fsck.
+/// One state in this many is used, recovered again and replayed by e2fsck.
 const THOROUGH: u8 = 16;
-/// One in so many is mounted by the kernel, where that is asked for.
+/// One state in this many is mounted by the kernel, if that is asked for.
 const KERNEL: u8 = 8;
-/// One in so many is recovered with cuts.
+/// One state in this many is recovered with cuts.
 const CUT: u8 = 10;
 
-/// Tries so many states, with `kernel` some of them on the kernel.
-pub(super) fn search(
-    recording: &Recording,
-    plan: &Plan,
-    (states, kernel): (u64, bool),
-    pulse: &Pulse,
-) -> Searched {
+/// Tries as many states as `asked` says.
+pub(super) fn search(recording: &Recording, plan: &Plan, asked: Asked, pulse: &Pulse) -> Searched {
     let mut search = Search {
         recording,
         plan,
-        kernel: match kernel {
+        kernel: match asked.kernel {
             true => abilities(&recording.work.base.image),
             false => ByKernel::No,
         },
+        every: asked.every,
         rng: fastrand::Rng::with_seed(plan.seed.rotate_left(20)),
         tried: Tried::default(),
     };
-    let found = search.all(states, pulse);
+    let found = search.all(asked.states, pulse);
     pulse.ends("judge");
     Searched {
         tried: search.tried,
@@ -78,11 +74,22 @@ pub(super) fn search(
     }
 }
 
+/// The parameters of a search.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    pub(super) states: u64,
+    /// Whether the kernel mounts some states.
+    pub(super) kernel: bool,
+    /// Whether the costly checks are done for each state.
+    pub(super) every: bool,
+}
+
 struct Search<'a> {
     recording: &'a Recording,
     plan: &'a Plan,
-    /// What the kernel is asked, and able to do.
+    /// The comparisons with the kernel that are asked for and possible.
     kernel: ByKernel,
+    every: bool,
     rng: fastrand::Rng,
     tried: Tried,
 }
@@ -93,12 +100,16 @@ impl Search<'_> {
         let places = self.places((states as usize).div_ceil(AT_ONCE));
         let base = recording.work.machine();
         let mut walk = recording.walk(&base);
+        let mut left = (states as usize, places.len());
         for (place, why) in places {
             walk.advance_to(place);
             let uncertain = walk.uncertain();
             let mut all = walk.first_pass(place, why, &uncertain, self.rng.u64(..));
             self.rng.shuffle(&mut all);
-            for state in all.into_iter().take(AT_ONCE) {
+            // A place with few different crashes leaves more of them to the others.
+            all.truncate(left.0.div_ceil(left.1));
+            left = (left.0 - all.len(), left.1 - 1);
+            for state in all {
                 pulse.begins("judge", &state);
                 let image = walk.make_of(&state, &uncertain);
                 let progress = recording.work.progress_at(&recording.log, state.event);
@@ -110,8 +121,8 @@ impl Search<'_> {
         None
     }
 
-    /// A choice of so many places: of each kind as many, as far as there are, for most are behind
-    /// some write, where less is promised. Behind the failure of a device the kinds are others.
+    /// Chooses `count` places, as many of each kind as possible. Otherwise most would be behind a
+    /// write, where less is promised. Places behind the device's failure are kinds of their own.
     fn places(&mut self, count: usize) -> Vec<(Place, Why)> {
         let failure = self.recording.failure().unwrap_or(usize::MAX);
         let mut kinds: BTreeMap<(bool, Why), Vec<(Place, Why)>> = BTreeMap::new();
@@ -128,18 +139,18 @@ impl Search<'_> {
         drawn.sort_by_key(|(n, _)| *n);
         drawn.truncate(count);
         let mut drawn: Vec<_> = drawn.into_iter().map(|(_, place)| place).collect();
-        // A walk only goes on.
+        // A walk only moves forwards.
         drawn.sort_unstable();
         drawn
     }
 
     fn one_in(&mut self, n: u8) -> bool {
-        self.rng.u8(0..n) == 0
+        self.rng.u8(0..n) == 0 || self.every
     }
 
     fn judge(&mut self, image: &Crashed, progress: &Progresses) -> Result<(), Finding> {
         let thorough = self.one_in(THOROUGH);
-        // There has to be room for what is made then.
+        // The use of the volume needs space for new files.
         let is_usable = self.plan.is("fullness", "empty") && self.plan.is("quota", "no");
         let checks = Checks {
             fsck: self.one_in(FSCK),
@@ -159,7 +170,8 @@ impl Search<'_> {
         let is_cut = !self.plan.is("recovery", "whole") && self.one_in(CUT);
         if is_cut {
             let twice = self.plan.is("recovery", "cut-twice");
-            let cuts = work.check_drawn_cuts(image, progress, self.rng.u64(..), twice)?;
+            let seed = self.rng.u64(..);
+            let cuts = work.check_drawn_cuts(image, progress, seed, twice)?;
             self.tried.cuts += cuts.first + cuts.second;
         }
         Ok(())

@@ -1,8 +1,9 @@
-//! The way from a volume to its device: none, or a network block device (NBD), whose server may die
-//! and forget.
+//! The way from a volume to its device: direct, or through an NBD server that may die and forget
+//! writes.
 //!
-//! The record is below the server: what the client had acknowledged and not flushed is uncertain in
-//! a crash as ever. A server that forgets takes some of that back, which the record has as writes.
+//! The recording is below the server: writes that the client saw acknowledged and did not flush are
+//! uncertain in a crash, as ever. A server that forgets takes some of them back; the recording
+//! shows that as writes.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,22 +20,23 @@ use stetfs_testkit::nbd::{ALL, Disk, Done, FUA, How, MULTI_CONN, Server};
 use super::fault::{Device, Failing};
 use super::plan::Plan;
 
-/// How long a server that is to come back is looked for.
+/// Time for which the client looks for a server that will come back.
 const LOOKED_FOR: Duration = Duration::from_secs(20);
-/// How long one is that does not.
+/// Time for which the client looks for a server that will not come back.
 const MISSED: Duration = Duration::from_millis(100);
-/// A server lives for so many requests at times: one that is lost by each has no client.
+/// Fewest requests from the return of a server to its next death; with fewer the client could make
+/// no progress.
 const SOON: u64 = 64;
-/// How long an answer may take.
+/// Most time that an answer may take.
 const ANSWER: Duration = Duration::from_secs(40);
 
-/// The device of a run, served.
+/// The device of a run as the disk of an NBD server.
 struct Served {
     device: Arc<Device>,
     base: MemDevice,
     rng: Mutex<fastrand::Rng>,
     forgets: bool,
-    /// Bytes that were taken back.
+    /// Number of bytes that were taken back.
     forgotten: AtomicU64,
 }
 
@@ -75,7 +77,7 @@ impl Disk for Served {
         self.device.flush().map_err(errno)
     }
 
-    /// Takes back sectors of what was not flushed, as chance has it.
+    /// Takes back a random choice of the unflushed sectors.
     fn forget(&self) {
         if !self.forgets {
             return;
@@ -88,7 +90,7 @@ impl Disk for Served {
         let now = self.device.inner().inner().fork();
         for range in now.differences(&left) {
             let mut bytes = vec![0; (range.end - range.start) as usize];
-            // Memory does not fail, and the range is of the device.
+            // A memory device does not fail, and the range lies within the device.
             if left.read(range.start, &mut bytes).is_ok() {
                 let taken = self.device.write(range.start, &bytes);
                 debug_assert!(taken.is_ok(), "no fault is armed with a forgetful server");
@@ -98,12 +100,12 @@ impl Disk for Served {
     }
 }
 
-/// A client of a forgetful server that writes nothing again.
+/// A deliberate fault: a client of a forgetful server that rewrites nothing.
 struct Careless {
     inner: Arc<Device>,
     served: Served,
     every: u64,
-    /// Requests until the server forgets.
+    /// Number of requests until the server forgets.
     left: AtomicU64,
 }
 
@@ -155,17 +157,17 @@ impl BlockDevice for Careless {
 
 /// The way to a device.
 pub(super) struct Transport {
-    /// The device as the volume gets it.
+    /// The device for the volume.
     pub(super) above: Arc<dyn BlockDevice>,
     server: Option<Arc<Server<Served>>>,
 }
 
 impl Transport {
-    /// The way that a plan has, to a device that was as `base` when its record began. The fault is
-    /// armed.
+    /// The way that a plan asks for, to a device that equalled `base` when its recording began. The
+    /// fault is armed.
     ///
     /// # Errors
-    /// A server cannot be made, or reached.
+    /// A server cannot be started, or reached.
     pub(super) fn of(
         plan: &Plan,
         device: &Arc<Device>,
@@ -240,13 +242,13 @@ impl Transport {
         })
     }
 
-    /// Tells whether the server has died.
+    /// A function that says whether the server has died.
     pub(super) fn has_died(&self) -> impl Fn() -> bool + Clone + Send + Sync + 'static {
         let server = self.server.clone();
         move || server.as_ref().is_some_and(|server| server.deaths() > 0)
     }
 
-    /// Bytes that the server took back.
+    /// Number of bytes that the server took back.
     pub(super) fn forgotten(&self) -> u64 {
         let of = |server: &Arc<Server<Served>>| server.disk().forgotten.load(Relaxed);
         self.server.as_ref().map_or(0, of)

@@ -1,4 +1,4 @@
-//! The volume of a plan, made by mke2fs and filled as far as the plan says.
+//! The volume of a plan: made by mke2fs, and filled as far as the plan says.
 
 use std::sync::Arc;
 
@@ -7,17 +7,21 @@ use stetfs::low::{Ctx, FallocateMode, Fs, FsError, MemDevice, OpenRef, ROOT_INO}
 use stetfs_testkit::Image;
 
 use super::dimension::JOURNAL;
+use super::history;
 use super::plan::Plan;
+use crate::outside::with_journal;
 use crate::volume::{Base, Batches, able, mke2fs, settle};
 
-/// Blocks of a journal at least, as mke2fs has it.
+/// Fewest blocks of a journal, a limit of mke2fs.
 const LOG_MIN: u64 = 1024;
-/// Bytes of a large journal at least.
+/// Blocks before the log of an external journal, with some reserve.
+const BEFORE: u64 = 8;
+/// Fewest bytes of a large journal.
 const LOG_LARGE: u64 = 16 << 20;
-/// Blocks that are left free on a volume that is nearly full.
+/// Blocks that are left free on a nearly full volume.
 const NEAR: u64 = 24;
 
-/// Arguments for mke2fs, but for the image.
+/// The arguments for mke2fs, without the image.
 pub fn arguments(plan: &Plan) -> Vec<String> {
     let mut features = Vec::new();
     let mut extended = vec!["lazy_itable_init=0".to_owned()];
@@ -33,6 +37,8 @@ pub fn arguments(plan: &Plan) -> Vec<String> {
     on("metadata_csum", plan.is("sums", "yes"));
     on("quota", !plan.is("quota", "no"));
     on("project", plan.is("quota", "project"));
+    on("mmp", plan.is("mmp", "yes"));
+    on("has_journal", !plan.is("log", "outside"));
     match plan.get("layout") {
         "rigid" => on("flex_bg", false),
         "meta" => {
@@ -53,7 +59,9 @@ pub fn arguments(plan: &Plan) -> Vec<String> {
     args.extend(["-N".into(), "256".into()]);
     args.extend(["-O".into(), features.join(",")]);
     args.extend(["-E".into(), extended.join(",")]);
-    args.extend(["-J".into(), format!("size={}", log_mib(plan))]);
+    if !plan.is("log", "outside") {
+        args.extend(["-J".into(), format!("size={}", log_mib(plan))]);
+    }
     let ratio = match plan.get("clusters") {
         "four" => 4,
         "sixteen" => 16,
@@ -62,13 +70,13 @@ pub fn arguments(plan: &Plan) -> Vec<String> {
     if ratio > 1 {
         args.extend(["-C".into(), (block * ratio).to_string()]);
     } else if plan.is("groups", "small") {
-        // A multiple of 8, and the tables have to fit.
+        // The number must be a multiple of 8, and the tables have to fit.
         args.extend(["-g".into(), "1024".into()]);
     }
     args
 }
 
-/// Size of the journal, MiB.
+/// Size of the journal in MiB.
 fn log_mib(plan: &Plan) -> u64 {
     let least = LOG_MIN * plan.number("block");
     match plan.get("log") {
@@ -77,26 +85,26 @@ fn log_mib(plan: &Plan) -> u64 {
     }
 }
 
-/// Bytes that a write has at most, so that it is whole after a crash where writes are: a part of
-/// what the smallest lane's transactions hold.
+/// Most bytes of a write that must be whole after a crash: a part of a transaction of the smallest
+/// lane.
 pub fn write_max(plan: &Plan) -> usize {
     let lanes = plan.number(&format!("{JOURNAL}lanes")).max(2);
     ((log_mib(plan) << 20) / (16 * lanes)) as usize
 }
 
-/// Blocks of the journal.
+/// Size of the journal in blocks.
 pub fn log_blocks(plan: &Plan) -> u32 {
     ((log_mib(plan) << 20) / plan.number("block")) as u32
 }
 
-/// Size of the volume, bytes.
+/// Size of the volume in bytes.
 fn size(plan: &Plan) -> u64 {
     let rest = match plan.number("block") {
         1024 => 8,
         16384 | 32768 => 32,
         _ => 20,
     };
-    // mke2fs makes no journal that is larger than half of what the empty volume has free.
+    // mke2fs refuses a journal that is larger than half of the free space of the empty volume.
     let log = log_mib(plan);
     let of_groups = if plan.is("groups", "small") { 4 } else { 1 };
     (log + of_groups * rest.max(log + log.div_ceil(8) + 3)) << 20
@@ -105,22 +113,29 @@ fn size(plan: &Plan) -> u64 {
 /// Makes the volume.
 ///
 /// # Errors
-/// mke2fs failed, or the volume it made.
+/// mke2fs fails, or the volume that it made cannot be opened.
 pub fn make(plan: &Plan) -> Result<Base> {
     let image = Image::in_memory(size(plan))?;
     let args = arguments(plan);
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     mke2fs(image.path(), &args).with_context(|| format!("mke2fs {}", args.join(" ")))?;
-    let device = MemDevice::load(image.path())?;
+    let mut device = MemDevice::load(image.path())?;
+    let block = plan.number("block");
+    if plan.is("log", "outside") {
+        let blocks = u64::from(log_blocks(plan)) + BEFORE;
+        device = with_journal(&device, block, blocks)?;
+    }
+    let device = history::by_kernel(plan, device).context("a history by the kernel")?;
     let device = Arc::new(able(device, Batches::default(), false));
-    let mut base = settle(device, plan.number("block") as u32, &mut |fs| {
+    let mut base = settle(device, block as u32, &mut |fs| {
+        history::by_stetfs(plan, fs).context("a history")?;
         fill(fs, plan.get("fullness")).context("filling the volume")
     })?;
     base.is_closed = plan.is("quota", "no") && plan.is("values", "blocks");
     Ok(base)
 }
 
-/// Takes space or inodes, by a file or by many, outside of where the work is.
+/// Takes space or inodes by one or many files, outside the scripts' directories.
 fn fill(fs: &Arc<Fs>, fullness: &str) -> Result<()> {
     let free = fs.statfs().bfree;
     match fullness {
@@ -132,7 +147,7 @@ fn fill(fs: &Arc<Fs>, fullness: &str) -> Result<()> {
     }
 }
 
-/// A file of so many blocks; of a file that does not fit all that fits.
+/// Makes a file of `blocks` blocks, or as large as it can be.
 fn take(fs: &Arc<Fs>, blocks: u64) -> Result<()> {
     let ctx = Ctx::ROOT;
     let (attr, file) = fs.create(&ctx, ROOT_INO, b"full", 0o600, 0, libc::O_RDWR)?;
@@ -150,17 +165,24 @@ fn take(fs: &Arc<Fs>, blocks: u64) -> Result<()> {
     Ok(())
 }
 
-/// Blocks behind the end of a file, written where they cannot be allocated without.
+/// Data of one write.
+static ZEROES: [u8; 256 << 10] = [0; 256 << 10];
+
+/// Allocates blocks behind the end of a file, or writes zeroes if the file cannot be allocated.
 fn grow(fs: &Fs, file: &OpenRef, at: u64, len: u64) -> Result<(), FsError> {
     let ctx = Ctx::ROOT;
     let mode = FallocateMode::Allocate { keep_size: false };
     match fs.fallocate(&ctx, file, mode, at, len) {
         Err(FsError::Errno(libc::EOPNOTSUPP)) => {
-            let zeroes = vec![0; len as usize];
-            match fs.write(&ctx, file, at, &zeroes, false)? as u64 {
-                n if n == len => Ok(()),
-                _ => Err(FsError::Errno(libc::ENOSPC)),
+            let mut done = 0;
+            while done < len {
+                let piece = &ZEROES[..ZEROES.len().min((len - done) as usize)];
+                match fs.write(&ctx, file, at + done, piece, false)? {
+                    n if n == piece.len() => done += n as u64,
+                    _ => return Err(FsError::Errno(libc::ENOSPC)),
+                }
             }
+            Ok(())
         }
         done => done,
     }

@@ -2,10 +2,10 @@
 //! (Mohan et al., OSDI 2018, section 5.2).
 //!
 //! A fixed tree is made and synced first. Then come one, two or three operations of [`fn@core`],
-//! each followed by one of the ways to make it durable (or none, but not after the last one: what
-//! nobody synced was promised to nobody).
+//! each followed by one of the ways to make it durable, or by none. The last operation is always
+//! synced, because nothing is promised of an unsynced one.
 //!
-//! ACE's writes through mappings are left out here, for in the library they are writes; the
+//! ACE's writes through mappings are left out, because they are plain writes in the library; the
 //! workload `mapped` has them, for mounts.
 
 use super::model::State;
@@ -52,13 +52,13 @@ fn unlink(path: &str) -> Op {
     Op::Unlink { path: path.into() }
 }
 
-/// Bytes of the files that are there from the start.
+/// Bytes of the files that exist from the start.
 const SIZE: u64 = 16_384;
 
-/// The number of the one file that is held.
+/// The number of the one file that is held open.
 const HELD: u32 = 1;
 
-/// What is there, and durable, before each sequence.
+/// The operations that make the tree before each sequence, and sync it.
 pub fn setup() -> Vec<Op> {
     vec![
         mkdir("A"),
@@ -105,7 +105,8 @@ fn content() -> Vec<Op> {
         keep,
     };
     vec![
-        // Overwrite whole and in part, in the middle and over the end; append; far behind the end.
+        // Overwrites of the whole, of a part, of the middle and over the end; an append; a write
+        // far behind the end.
         write("foo", 0, 4096, 10),
         write("foo", 3000, 3000, 11),
         write("foo", SIZE - 1000, 3000, 12),
@@ -144,7 +145,7 @@ fn content() -> Vec<Op> {
     ]
 }
 
-/// Names that files get besides, instead, or lose.
+/// Operations that give files further names, rename them or remove names.
 fn other_names() -> Vec<Op> {
     vec![
         link("foo", "bar"),
@@ -183,7 +184,7 @@ fn other_names() -> Vec<Op> {
     ]
 }
 
-/// Files in use that lose their name, or have none.
+/// Operations on open files that lose their name or have none.
 fn in_use() -> Vec<Op> {
     let held = held_path(HELD);
     vec![
@@ -262,7 +263,7 @@ fn attributes() -> Vec<Op> {
     ]
 }
 
-/// The paths that an operation names, as they are afterwards.
+/// The paths that an operation names, as they are after it.
 pub(crate) fn touched(op: &Op) -> Vec<&str> {
     match op {
         Op::Create { path, .. }
@@ -303,8 +304,8 @@ pub(crate) fn touched(op: &Op) -> Vec<&str> {
     }
 }
 
-/// The syncs that can follow an operation: of what it touched, of the directories that hold the
-/// names, of all.
+/// The syncs that can follow an operation: of its file, of the directories with its names, of
+/// everything.
 fn syncs(op: &Op, after: &State) -> Vec<Op> {
     let mut out = Vec::new();
     let mut add = |op: Op| {
@@ -326,8 +327,8 @@ fn syncs(op: &Op, after: &State) -> Vec<Op> {
     out
 }
 
-/// All sequences of `length` operations, each as a whole script; the setup is the first
-/// [`setup`]`().len()` operations.
+/// All sequences of `length` operations, each as a whole script that begins with the
+/// [`setup`]`().len()` operations of the setup.
 pub fn sequences(length: usize) -> Vec<Vec<Op>> {
     let setup = setup();
     let mut state = State::new(4096, false);
@@ -364,7 +365,7 @@ fn grow(script: &mut Vec<Op>, state: &State, left: usize, out: &mut Vec<Vec<Op>>
     }
 }
 
-/// `count` sequences of `length` operations, drawn with a seed: where there are too many for all.
+/// Draws `count` sequences of `length` operations with a seed, for lengths with too many sequences.
 pub fn sample(length: usize, count: usize, seed: u64) -> Vec<Vec<Op>> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let core = core();
@@ -406,7 +407,7 @@ mod tests {
         let one = sequences(1);
         assert!(one.len() > 120, "{} sequences of one operation", one.len());
         let start = setup().len();
-        // Some need another before them.
+        // Some operations need another one before them.
         let alone = |op: &Op| one.iter().any(|s| s.get(start) == Some(op));
         let lacking = core().into_iter().filter(|op| !alone(op)).count();
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Feeds: sources of a thread's operations, which also judge how these end.
+//! Feeds: sources of a thread's operations, which also judge the results.
 
 use stetfs::low::FsError;
 
@@ -8,21 +8,22 @@ use super::session::Session;
 
 /// A source of operations.
 pub trait Feed {
-    /// Takes note that nothing can be done: the directory to work in cannot be entered.
+    /// Handles that the working directory cannot be entered, so that no operation can run.
     ///
     /// # Errors
-    /// It should be there.
+    /// The directory should be accessible.
     fn kept_out(&mut self, why: &FsError) -> Result<(), String> {
         Err(why.to_string())
     }
 
-    /// The number of the next operation, counted from 1, and what it is. `None`: there is none.
+    /// The next operation with its number, counted from 1; `None` at the end.
     fn next(&mut self, session: &mut Session) -> Option<(usize, Op)>;
 
-    /// Takes note of how it ended: what of it was done, or why nothing was; and says what follows.
+    /// Handles the result of an operation: the part of it that was done, or the error. Decides how
+    /// to go on.
     ///
     /// # Errors
-    /// It should have ended otherwise: the work is over.
+    /// The result is wrong; the work ends.
     fn settle(
         &mut self,
         session: &mut Session,
@@ -30,21 +31,21 @@ pub trait Feed {
         done: Result<Op, FsError>,
     ) -> Result<Settled, String>;
 
-    /// There is no next one.
+    /// Handles the end of the work.
     ///
     /// # Errors
-    /// The volume is not what it should be.
+    /// The volume is not as it should be.
     fn end(&mut self, session: &mut Session) -> Result<(), String>;
 }
 
-/// What follows an operation that has ended.
+/// The continuation after an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settled {
-    /// It is acknowledged, or was refused and changed nothing: the next one.
+    /// It is acknowledged, or was refused and changed nothing: run the next one.
     Done,
-    /// A sync that failed: the same once more.
+    /// A sync failed: run it once more.
     Again,
-    /// It failed, and may have happened: no further one.
+    /// The operation failed and may have happened: run no further one.
     Over,
 }
 
@@ -54,7 +55,7 @@ pub struct Lines<'s> {
 }
 
 impl Lines<'_> {
-    /// From the first on.
+    /// A feed of a script's operations, from the first one.
     pub fn of(script: &Script) -> Lines<'_> {
         Lines {
             ops: script.ops.iter().enumerate(),
@@ -75,7 +76,7 @@ impl Feed for Lines<'_> {
     ) -> Result<Settled, String> {
         match done {
             Ok(done) if done == *op => Ok(Settled::Done),
-            // There is room enough, so the device failed after the first transaction.
+            // There is enough space, so the device failed after the first transaction.
             Ok(_) => Err(FsError::Errno(libc::EIO).to_string()),
             Err(e) => Err(e.to_string()),
         }

@@ -1,4 +1,4 @@
-//! What is done to a volume: operations, scripts of them, and where scripts come from.
+//! Workloads: operations, scripts of them, and the sources of scripts.
 
 pub mod ace;
 pub mod feed;
@@ -12,6 +12,6 @@ pub mod text;
 
 pub use named::{Case, cases};
 pub use op::{Op, bytes};
-pub use random::{Bounds, Deed, Family, Generator, USER, Weights};
+pub use random::{Bounds, Deed, Family, Generator, Habits, USER, Weights};
 pub use script::{Progress, Script};
 pub use session::Session;

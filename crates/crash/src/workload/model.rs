@@ -1,4 +1,4 @@
-//! What a directory tree must look like after each operation of a script.
+//! The model: the directory tree after each operation of a script.
 
 mod allows;
 mod apply;
@@ -12,10 +12,10 @@ use stetfs::low::FileType;
 pub use self::volume::{ACL, access_list};
 use super::op::held_number;
 
-/// A file of the model, whatever its names. Never used twice.
+/// The number of a file in the model, whatever its names; never reused.
 pub type NodeId = usize;
 
-/// The names of each file: directory and name.
+/// The names of each file, as directory and name.
 pub type Links = BTreeMap<NodeId, Vec<(NodeId, String)>>;
 
 /// The directory that a script works in.
@@ -26,7 +26,7 @@ pub const ROOT: NodeId = 0;
 pub struct Content {
     /// All bytes.
     pub data: Arc<Vec<u8>>,
-    /// Blocks that hold written data, and the operation that made them do so.
+    /// Blocks that hold written data, each with the operation that first wrote it.
     pub born: Arc<BTreeMap<u64, usize>>,
 }
 
@@ -39,7 +39,7 @@ impl Content {
     }
 }
 
-/// What a node is.
+/// The type of a node, with its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
@@ -55,7 +55,7 @@ pub enum Kind {
 /// A file of any kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// What it is, and holds.
+    /// Its type and content.
     pub kind: Kind,
     /// Permission bits.
     pub mode: u32,
@@ -63,13 +63,13 @@ pub struct Node {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Names of a file.
+    /// Number of names.
     pub links: u32,
     /// Flags, of [`KEPT_FLAGS`](super::op::KEPT_FLAGS).
     pub flags: u32,
     /// Extended attributes.
     pub xattrs: BTreeMap<String, Vec<u8>>,
-    /// It never had a name, so linkat(2) may give it one.
+    /// Whether it never had a name, so that linkat(2) may give it one.
     pub nameless: bool,
     /// The last operation that an fsync of it makes durable.
     pub changed: usize,
@@ -93,7 +93,7 @@ impl Node {
         }
     }
 
-    /// What a regular file holds.
+    /// The content of a regular file.
     pub fn content(&self) -> Option<&Content> {
         match &self.kind {
             Kind::File(content) => Some(content),
@@ -101,7 +101,7 @@ impl Node {
         }
     }
 
-    /// Its type.
+    /// The file type.
     pub fn file_type(&self) -> FileType {
         match self.kind {
             Kind::File(_) => FileType::Regular,
@@ -120,15 +120,15 @@ impl Node {
 /// The tree at one moment.
 #[derive(Clone, Debug)]
 pub struct State {
-    /// All files that have a name, or are held open.
+    /// All files that have a name or are held open.
     pub nodes: BTreeMap<NodeId, Arc<Node>>,
-    /// The files that are held open, by number.
+    /// The files that are held open, by their number.
     pub held: BTreeMap<u32, NodeId>,
-    /// The files of the open atomic group, as the group has them.
+    /// The files of the open atomic group, as the group sees them.
     group: Option<BTreeMap<NodeId, Arc<Node>>>,
     next: NodeId,
     block: u64,
-    /// Data is journaled: then each write is part of what a sync commits.
+    /// Whether data is journaled; then a sync commits each write.
     journaled: bool,
     frozen: bool,
     owner: (u32, u32),
@@ -154,7 +154,7 @@ impl State {
         }
     }
 
-    /// What a path leads to.
+    /// The number of the file at a path.
     pub fn find(&self, path: &str) -> Option<NodeId> {
         if let Some(held) = held_number(path) {
             return self.held.get(&held).copied();
@@ -169,7 +169,7 @@ impl State {
         Some(at)
     }
 
-    /// The same, itself.
+    /// The node of the file at a path.
     pub fn node(&self, path: &str) -> Option<&Node> {
         self.nodes.get(&self.find(path)?).map(|n| &**n)
     }
@@ -224,7 +224,7 @@ impl State {
         self.frozen
     }
 
-    /// Whether a file without a name is held open, be it by the open group.
+    /// Whether a file without a name is open, in the tree or in the open group.
     pub fn has_nameless(&self) -> bool {
         let is_named = |id: &NodeId| self.nodes.get(id).is_some_and(|node| node.links > 0);
         let grouped = self.group.iter().flat_map(BTreeMap::keys);

@@ -1,4 +1,4 @@
-//! The workloads that have a name, and those that come from a file.
+//! The workloads by name or from a file, as cases.
 
 use std::path::Path;
 
@@ -10,20 +10,20 @@ use super::script::Script;
 use super::{ace, text};
 use crate::volume::DIRS;
 
-/// Scripts to be run at once, one for each thread.
+/// Scripts that run at the same time, one for each thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Case {
-    /// For messages.
+    /// The name, for messages.
     pub name: String,
     /// The scripts.
     pub scripts: Vec<Vec<Op>>,
-    /// Operations of the first script before which no crash is tried.
+    /// Number of operations of the first script before which no crash is tried.
     pub setup: usize,
-    /// The flush of the device that fails, counted from 0 when the volume is opened.
+    /// The flush of the device that fails, counted from 0 at the opening of the volume.
     pub fail_flush: Option<u64>,
 }
 
-/// Names and what they stand for.
+/// The names of the workloads, with descriptions.
 pub const NAMES: [(&str, &str); 16] = [
     ("smoke", "every kind of operation, before and after syncs"),
     ("ace1", "all sequences of one operation and a sync"),
@@ -79,16 +79,16 @@ pub const NAMES: [(&str, &str); 16] = [
     ),
 ];
 
-/// Sequences of `ace3`.
+/// Number of sequences of `ace3`.
 const ACE3: usize = 20_000;
 
-/// Bytes that a write may have to be whole after a crash, with blocks of any size (docs/atomic.md).
+/// Most bytes of a write that must be whole after a crash, for all block sizes (docs/atomic.md).
 const WHOLE: u32 = 64 << 10;
 
-/// The cases of the workload with this name, or in this file.
+/// The cases of the workload with this name, or from this file.
 ///
 /// # Errors
-/// There is no such name and no such file, or what is wrong in it.
+/// There is no such name and no such file, or the file is wrong.
 pub fn cases(name: &str, seed: u64) -> Result<Vec<Case>> {
     let one = |scripts: Vec<Vec<Op>>| {
         vec![Case {
@@ -117,7 +117,7 @@ pub fn cases(name: &str, seed: u64) -> Result<Vec<Case>> {
         "ace1" => family(ace::sequences(1)),
         "ace2" => {
             let mut all = family(ace::sequences(2));
-            // A run that is cut short has tried some of everything.
+            // The order is random, so that a run which is cut short has tried some of everything.
             fastrand::Rng::with_seed(seed).shuffle(&mut all);
             all
         }
@@ -164,14 +164,14 @@ pub fn cases(name: &str, seed: u64) -> Result<Vec<Case>> {
     })
 }
 
-/// Scripts that are part of the program are right.
+/// Parses a script that is part of the program.
 fn script(text: &str) -> Vec<Op> {
     text::parse(text)
         .map(|mut scripts| scripts.swap_remove(0))
         .unwrap_or_else(|e| panic!("a script of the program: {e}"))
 }
 
-/// Files that are there, overwritten in place and synced, as data base pages are.
+/// Existing files that are overwritten in place and synced, as databases do with pages.
 fn overwrites(seed: u64) -> Vec<Op> {
     const FILES: u64 = 12;
     const PAGE: usize = 4096;
@@ -205,8 +205,8 @@ fn overwrites(seed: u64) -> Vec<Op> {
     ops
 }
 
-/// More than a log of 4 MiB holds, so that what is checkpointed is overwritten in the log: the same
-/// blocks in many transactions, and small changes of names and sizes in between.
+/// More writes than a log of 4 MiB holds, so that the log wraps over checkpointed transactions: the
+/// same blocks in many transactions, with small changes of names and sizes in between.
 fn rounds(seed: u64) -> Vec<Op> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut text = String::from("create a\ncreate b\n");
@@ -225,8 +225,8 @@ fn rounds(seed: u64) -> Vec<Op> {
     script(&text)
 }
 
-/// Groups of some of four files, which other changes go on beside: each ends in one of the ways
-/// that a group can end.
+/// Atomic groups of some of four files, with other changes beside them. Each group ends in one of
+/// the possible ways.
 fn groups(seed: u64) -> Vec<Op> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let names = ["a", "b", "c", "d"];
@@ -252,7 +252,7 @@ fn groups(seed: u64) -> Vec<Op> {
                 2 => format!("fsync {file}\n"),
                 3 => format!("append other {} {key}\nfsync other\n", len / 9 + 1),
                 4 => format!("chmod {file} {}\n", ["600", "640"][step % 2]),
-                // One transaction does not hold many of these: they go early.
+                // One transaction does not hold many of these, so they are written early.
                 5 => format!("write {file} {at} {} {key}\n", len * 10),
                 _ => format!("write {file} {at} {len} {key}\n"),
             });
@@ -274,8 +274,8 @@ fn groups(seed: u64) -> Vec<Op> {
     script(&text)
 }
 
-/// Pages as databases have them, written over what is there: with a journal that data goes through
-/// each is whole or absent after any crash, however the device tears writes (docs/atomic.md).
+/// Pages that are overwritten as by databases. If the journal logs data, each is whole or absent
+/// after any crash, even if the device tears writes (docs/atomic.md).
 fn pages(seed: u64) -> Vec<Op> {
     const FILE: u32 = 192 << 10;
     let mut rng = fastrand::Rng::with_seed(seed);
@@ -293,7 +293,7 @@ fn pages(seed: u64) -> Vec<Op> {
     script(&text)
 }
 
-/// Every kind of operation, each before and after syncs.
+/// Every kind of operation, before and after syncs.
 pub fn smoke() -> Vec<Op> {
     let long = "long".repeat(60);
     let target = "x/".repeat(100);
@@ -360,8 +360,8 @@ pub fn smoke() -> Vec<Op> {
     ))
 }
 
-/// Directory blocks are journaled, freed, and used for data: replayed without a look at the revokes
-/// they stand where the data was.
+/// Directory blocks are journaled, freed, and reused for data. A replay that ignores the revokes
+/// writes them over the data.
 pub fn reuse() -> Vec<Op> {
     let name = |d: u64, i: u64| format!("d{d}/{i:03}{}", "x".repeat(150));
     let mut text = String::new();
@@ -384,8 +384,8 @@ pub fn reuse() -> Vec<Op> {
     script(&text)
 }
 
-/// Random work that ends with files unlinked while open, and used then: recovery has orphans to
-/// delete.
+/// Random operations, and then files that are unlinked while open and used afterwards, so that
+/// recovery has orphans to delete.
 fn orphans(seed: u64) -> Vec<Op> {
     let mut ops = Script::random(seed, 60, 4096, DataMode::Ordered).ops;
     ops.extend(script(
@@ -432,7 +432,7 @@ fn orphans(seed: u64) -> Vec<Op> {
     ops
 }
 
-/// Pages of files that are changed through mappings, and synced or not.
+/// Pages of files that are changed through mappings, some of them synced.
 fn mapped(seed: u64) -> Vec<Op> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut text = String::new();
@@ -455,7 +455,8 @@ fn mapped(seed: u64) -> Vec<Op> {
     script(&text)
 }
 
-/// What databases do: a log that grows by small records, a file of pages that are overwritten.
+/// The writes of a database: a log that grows by small records, and a file of pages that are
+/// overwritten.
 fn appends(seed: u64) -> Vec<Op> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut text = String::from("create db\nwrite db 0 40960\ncreate log\nfsync .\nfsync db\n");

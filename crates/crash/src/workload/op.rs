@@ -1,4 +1,4 @@
-//! Operations.
+//! The operations of workloads.
 
 use stetfs_ondisk::ext4::inode::InodeFlags;
 use stetfs_ondisk::jbd2::MAGIC;
@@ -6,22 +6,22 @@ use stetfs_ondisk::jbd2::MAGIC;
 /// A flag of chattr(1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Flag {
-    /// `e`: the map of the file is a tree of extents.
+    /// `e`: the file has an extent tree.
     Extents,
-    /// `a`: the file grows, and the directory gets names; nothing else changes.
+    /// `a`: a file may only grow, and a directory may only get names.
     Append,
-    /// `i`: nothing changes.
+    /// `i`: no changes are allowed.
     Immutable,
     /// `j`: the file's data is journaled.
     Journaled,
     /// `S`: each change is durable when it returns.
     Synchronous,
-    /// `D`: the same of a directory's names.
+    /// `D`: each change of a directory's names is durable when it returns.
     DirSynchronous,
 }
 
 impl Flag {
-    /// All of them.
+    /// All flags.
     pub const ALL: [Flag; 6] = [
         Flag::Extents,
         Flag::Append,
@@ -31,7 +31,7 @@ impl Flag {
         Flag::DirSynchronous,
     ];
 
-    /// Its letter.
+    /// Its letter for chattr(1).
     pub fn letter(self) -> char {
         match self {
             Flag::Extents => 'e',
@@ -57,7 +57,7 @@ impl Flag {
     }
 }
 
-/// The flags that a model keeps: those that users set, but for the form of the map, which the file
+/// The flags that the model keeps: those that users set, without the extents flag, which the file
 /// system changes by itself.
 pub const KEPT_FLAGS: u32 = InodeFlags::APPEND
     .union(InodeFlags::IMMUTABLE)
@@ -66,9 +66,8 @@ pub const KEPT_FLAGS: u32 = InodeFlags::APPEND
     .union(InodeFlags::DIRSYNC)
     .bits();
 
-/// One change, or one sync. Paths are relative to the directory that the script works in; `@N` is
-/// the open file that was held under this number, whether it has a name or not. Sizes and offsets
-/// are bytes.
+/// A change or a sync. Paths are relative to the script's directory; `@N` is the open file that is
+/// held under number N, whether it has a name or not. Sizes and offsets are in bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "the fields are the arguments of the calls")]
 pub enum Op {
@@ -85,9 +84,8 @@ pub enum Op {
         len: usize,
         key: u64,
     },
-    /// The same through a shared mapping, where the workload runs on a mount; in the library it is
-    /// a write. It stays within the file and within 4096 bytes, so that it is written back
-    /// whole.
+    /// The same write through a shared mapping; in the library it is a plain write. It stays within
+    /// the file and within one unit of 4096 bytes, so that it is written back whole.
     MapWrite {
         path: String,
         offset: u64,
@@ -98,14 +96,14 @@ pub enum Op {
     Truncate { path: String, size: u64 },
     /// fallocate(2) with PUNCH_HOLE.
     Punch { path: String, offset: u64, len: u64 },
-    /// fallocate(2) with ZERO_RANGE, and KEEP_SIZE with `keep`.
+    /// fallocate(2) with ZERO_RANGE; with KEEP_SIZE if `keep` is set.
     Zero {
         path: String,
         offset: u64,
         len: u64,
         keep: bool,
     },
-    /// fallocate(2), with KEEP_SIZE with `keep`.
+    /// fallocate(2); with KEEP_SIZE if `keep` is set.
     Allocate {
         path: String,
         offset: u64,
@@ -114,11 +112,11 @@ pub enum Op {
     },
     /// unlink(2).
     Unlink { path: String },
-    /// Opens a file, to be held under a number until it is closed, or until the end.
+    /// Opens a file, and holds it open under a number until it is closed, or to the end.
     Hold { path: String, held: u32 },
-    /// The same, and unlink(2) of it.
+    /// Opens a file to hold it, and unlinks it.
     HoldUnlink { path: String, held: u32 },
-    /// Holds a file that never had a name: open(2) with O_TMPFILE.
+    /// Holds a file that never had a name, by open(2) with O_TMPFILE.
     Tmpfile { held: u32, mode: u32 },
     /// close(2) of a held file.
     Close { held: u32 },
@@ -126,7 +124,7 @@ pub enum Op {
     Rmdir { path: String },
     /// link(2).
     Link { from: String, to: String },
-    /// rename(2); replaces what is there.
+    /// rename(2), which may replace a file.
     Rename { from: String, to: String },
     /// renameat2(2) with RENAME_EXCHANGE.
     Exchange { a: String, b: String },
@@ -143,17 +141,17 @@ pub enum Op {
     },
     /// removexattr(2).
     RemoveXattr { path: String, name: String },
-    /// Sets a flag, or lifts it. Of `e`, where the file's map can take on that form: else nothing.
-    /// A file that has to have extents for fallocate(2) gets them first. In the library: on a mount
-    /// nothing is done.
+    /// Sets or clears a flag. `e` has an effect only if the file's map can take that form; a file
+    /// that needs extents for fallocate(2) gets them first. Works only in the library; on a mount
+    /// it does nothing.
     Chattr { path: String, flag: Flag, on: bool },
     /// mknod(2) of a named pipe.
     Mkfifo { path: String, mode: u32 },
     /// renameat2(2) with RENAME_NOREPLACE.
     RenameNew { from: String, to: String },
-    /// renameat2(2) with RENAME_WHITEOUT; replaces what is there.
+    /// renameat2(2) with RENAME_WHITEOUT, which may replace a file.
     Whiteout { from: String, to: String },
-    /// Reads from one file and writes to another, or to the same.
+    /// Copies bytes from one file to another, or within one.
     Copy {
         from: String,
         offset: u64,
@@ -161,30 +159,29 @@ pub enum Op {
         at: u64,
         len: usize,
     },
-    /// setxattr(2) of an access ACL that gives a user these permissions beside the mode's.
+    /// setxattr(2) of an access ACL that gives a user these permissions beside the mode.
     SetAcl { path: String, user: u32, perms: u16 },
-    /// Sets the hard limits of a user's quota: KiB and inodes; 0 is none.
+    /// Sets the hard limits of a user's quota, in KiB and inodes; 0 is no limit.
     Limit { uid: u32, kib: u64, inodes: u64 },
     /// Gives a file to a project.
     Project { path: String, id: u32 },
-    /// Sets the memory of the cache, MiB.
+    /// Sets the size of the cache in MiB.
     Memory { mib: u64 },
     /// fstrim(8) of the whole volume.
     Trim,
-    /// The volume is closed, and opened again for what follows: all held files are closed.
+    /// Closes the volume and opens it again; all held files are closed.
     Remount,
-    /// From here on new files belong to this user and group, who make the changes.
+    /// From here on this user and group make the changes, and new files belong to them.
     Act { uid: u32, gid: u32 },
-    /// An operation that the volume refuses, and that changes nothing.
+    /// An operation that the volume refuses and that changes nothing.
     Refused { op: Box<Op> },
-    /// Begins an atomic group of these files: what changes their content from here on is part of
-    /// it.
+    /// Begins an atomic group of these files: from here on changes of their content are part of it.
     Atomic { paths: Vec<String> },
-    /// Writes what the group has in memory to the volume, before it commits.
+    /// Writes the group's data in memory to the volume before it commits.
     Early,
     /// Commits the group.
     Commit,
-    /// Ends the group without a trace.
+    /// Aborts the group; no trace of it remains.
     Abort,
     /// fsync(2) of a file or directory; the empty path is the script's directory.
     Fsync { path: String },
@@ -192,14 +189,14 @@ pub enum Op {
     Fdatasync { path: String },
     /// sync(2).
     SyncAll,
-    /// `Fs::freeze`, with no operation of another script under way.
+    /// `Fs::freeze`; no operation of another script is under way.
     Freeze,
-    /// `Fs::thaw`; until then only syncs are done, and other scripts wait.
+    /// `Fs::thaw`; before it only syncs are done, and other scripts wait.
     Thaw,
 }
 
 impl Op {
-    /// Whether it makes something durable.
+    /// Whether the operation is a sync.
     pub fn is_sync(&self) -> bool {
         matches!(
             self,
@@ -212,7 +209,7 @@ impl Op {
         )
     }
 
-    /// Whether it changes what a file holds.
+    /// Whether the operation changes a file's content.
     pub fn is_of_content(&self) -> bool {
         matches!(
             self,
@@ -227,19 +224,19 @@ impl Op {
     }
 }
 
-/// The path that means a held file.
+/// The path of a held file.
 pub fn held_path(held: u32) -> String {
     format!("@{held}")
 }
 
-/// The number of a path that means a held file.
+/// The number in the path of a held file.
 pub fn held_number(path: &str) -> Option<u32> {
     path.strip_prefix('@')?.parse().ok()
 }
 
-/// Bytes that no other key gives, none of them zero. One in eight keys gives what begins as a block
-/// of the journal does, which has to be hidden where data goes through it. Fewer bytes of the same
-/// key are the first of more.
+/// Content that is unique for each key, without zero bytes. One key in eight gives content that
+/// begins like a jbd2 block, which the journal has to escape when it logs data. A shorter content
+/// is a prefix of a longer one with the same key.
 pub fn bytes(key: u64, len: usize) -> Vec<u8> {
     let mut rng = fastrand::Rng::with_seed(key.wrapping_mul(0x9E37_79B9_7F4A_7C15));
     let mut bytes: Vec<u8> = std::iter::repeat_with(|| rng.u8(1..)).take(len).collect();

@@ -1,4 +1,4 @@
-//! Random operations that must succeed.
+//! The generator: random operations that the state of the model allows.
 
 mod attributes;
 mod content;
@@ -8,6 +8,8 @@ mod names;
 mod there;
 mod volume;
 
+use std::collections::VecDeque;
+
 pub use self::deed::{Deed, Family, Weights};
 use self::there::There;
 pub use self::volume::USER;
@@ -15,26 +17,48 @@ use super::ace::touched;
 use super::model::{Kind, State};
 use super::op::{Op, held_path};
 
-/// Whether a path lies below another.
+/// Whether a path is below a directory.
 fn is_in(path: &str, dir: &str) -> bool {
     path.strip_prefix(dir)
         .is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// How large things become.
+/// Bounds of the generated operations.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Files stay below this size, bytes.
+    /// Largest size of a file in bytes.
     pub file: u64,
-    /// So do writes.
+    /// Largest size of a write in bytes.
     pub write: usize,
-    /// The tree stays near this many entries.
+    /// Number of entries that the tree stays near.
     pub entries: usize,
-    /// The number of names that are given: with few, those that were free again are soon used
-    /// again.
+    /// Number of different names; if they are few, freed names are soon reused.
     pub names: u32,
-    /// Nearly all names are as long as can be: a few of them fill a block of a directory.
+    /// Whether nearly all names have the greatest length, so that a few of them fill a directory
+    /// block.
     pub long: bool,
+    /// The tendency to repeat.
+    pub habits: Habits,
+}
+
+/// The tendency to repeat places and kinds, in operations out of eight.
+#[derive(Clone, Copy, Debug)]
+pub struct Habits {
+    /// Operations at the place of the last change, if possible.
+    pub place: u8,
+    /// Operations of the kind of one of the last few.
+    pub kind: u8,
+}
+
+impl Habits {
+    /// A strong tendency.
+    pub const STRONG: Habits = Habits { place: 7, kind: 3 };
+}
+
+impl Default for Habits {
+    fn default() -> Habits {
+        Habits { place: 4, kind: 0 }
+    }
 }
 
 impl Default for Bounds {
@@ -45,25 +69,34 @@ impl Default for Bounds {
             entries: 40,
             names: 1000,
             long: false,
+            habits: Habits::default(),
         }
     }
 }
 
-/// Makes operations that must succeed.
+/// A generator of operations that the state allows.
 pub struct Generator {
     rng: fastrand::Rng,
     key: u64,
     weights: Weights,
     bounds: Bounds,
-    /// The path that was changed last: much of what follows is done to it, to what is in it, or to
-    /// where it is. Empty where nothing is preferred.
+    /// The path of the last change. Many further operations are on it, on its entries, or in its
+    /// directory. Empty if no path is preferred.
     focus: String,
-    /// The operation given last, where something may follow it.
+    /// The last operation, if another may follow from it.
     last: Option<Op>,
+    /// Whether the last operation followed from the one before.
+    follows: bool,
+    /// The kinds of the last few operations, and of the one that is being drawn.
+    recent: VecDeque<Deed>,
+    drawn: Option<Deed>,
 }
 
+/// Number of recent kinds.
+const RECENT: usize = 4;
+
 impl Generator {
-    /// The same seed gives the same operations.
+    /// A generator with default weights and bounds; the same seed gives the same operations.
     pub fn new(seed: u64) -> Generator {
         Generator {
             rng: fastrand::Rng::with_seed(seed),
@@ -72,10 +105,13 @@ impl Generator {
             bounds: Bounds::default(),
             focus: String::new(),
             last: None,
+            follows: false,
+            recent: VecDeque::new(),
+            drawn: None,
         }
     }
 
-    /// One that draws other operations, up to other bounds. The weights sum up to at most 255.
+    /// A generator with other weights and bounds. The sum of the weights is at most 255.
     pub fn drawing(seed: u64, weights: Weights, bounds: Bounds) -> Generator {
         Generator {
             weights,
@@ -90,7 +126,7 @@ impl Generator {
     }
 
     fn pick<'a>(&mut self, from: &[&'a String]) -> Option<&'a String> {
-        if !self.focus.is_empty() && self.rng.bool() {
+        if !self.focus.is_empty() && self.rng.u8(0..8) < self.bounds.habits.place {
             let focus = &self.focus;
             let is_near = |path: &&&String| {
                 let path = path.as_str();
@@ -113,16 +149,21 @@ impl Generator {
         }
     }
 
-    /// The next operation that the state allows; `None`: there was none in so many tries.
+    /// The next operation that the state allows; `None` if 200 tries give none.
     pub fn allowed(&mut self, state: &State) -> Option<Op> {
         let last = self.last.take();
         let following = last.and_then(|last| self.following(&last, state));
+        self.follows = following.is_some();
         let drawn = following.or_else(|| {
             (0..200).find_map(|_| {
                 let op = self.candidate(state)?;
                 state.allows(&op).is_ok().then_some(op)
             })
         })?;
+        if self.recent.len() == RECENT {
+            self.recent.pop_front();
+        }
+        self.recent.extend(self.drawn.take());
         self.last = Some(drawn.clone());
         if !drawn.is_sync()
             && let Some(path) = touched(&drawn).last()
@@ -132,7 +173,12 @@ impl Generator {
         Some(drawn)
     }
 
-    /// Now and then the sync of a file.
+    /// Whether the last operation followed from the one before.
+    pub fn follows(&self) -> bool {
+        self.follows
+    }
+
+    /// In one case of three, the sync of a file.
     pub fn synced(&mut self, state: &State) -> Option<Op> {
         let paths = state.paths();
         let file = |id| matches!(state.nodes[id].kind, Kind::File(_));
@@ -147,8 +193,8 @@ impl Generator {
         })
     }
 
-    /// A sync of what was just changed; seldom of everything, for that also brings home what others
-    /// lost.
+    /// A sync of a changed path. A sync of everything is rare, because it also makes durable what a
+    /// missing sync of another file would lose.
     pub fn sync_of(&mut self, path: String) -> Op {
         match self.rng.u8(0..200) {
             0 => Op::SyncAll,
@@ -157,15 +203,26 @@ impl Generator {
         }
     }
 
-    /// An operation, if what it needs is there.
+    /// An operation, if the state has the files that it needs.
     fn candidate(&mut self, state: &State) -> Option<Op> {
         let paths = state.paths();
         let held: Vec<String> = state.held.keys().map(|n| held_path(*n)).collect();
-        // Mostly those that have a name.
+        // Most operations are on files with a name.
         let of_held = self.rng.u8(0..5) == 0;
         let mut there = There::new(state, &paths, &held, of_held);
-        if state.has_group() && self.rng.bool() {
+        if state.has_group() && self.rng.u8(0..8) < self.bounds.habits.place {
             there.keep_grouped();
+        }
+        let deed = self.kind()?;
+        self.drawn = Some(deed);
+        self.deed(deed, &there)
+    }
+
+    /// The kind of the next operation; `None` if none is drawn.
+    fn kind(&mut self) -> Option<Deed> {
+        let habit = self.bounds.habits.kind;
+        if habit > 0 && self.rng.u8(0..8) < habit && !self.recent.is_empty() {
+            return self.rng.choice(&self.recent).copied();
         }
         let total = self.weights.iter().map(|(_, weight)| weight).sum();
         let mut at = self.rng.u8(0..total);
@@ -174,8 +231,7 @@ impl Generator {
             at = at.saturating_sub(*weight);
             is_here
         });
-        let deed = drawn?.0;
-        self.deed(deed, &there)
+        drawn.map(|(deed, _)| *deed)
     }
 
     fn deed(&mut self, deed: Deed, there: &There<'_>) -> Option<Op> {
@@ -220,11 +276,58 @@ impl Generator {
             Deed::Memory => self.memory(),
             Deed::Trim => Some(Op::Trim),
             Deed::Atomic => self.atomic(there),
+            // A group goes on for a while before it ends.
+            Deed::Commit | Deed::Abort if self.bounds.habits.kind > 0 && self.rng.u8(0..4) > 0 => {
+                None
+            }
             Deed::Early => Some(Op::Early),
             Deed::Commit => Some(Op::Commit),
             Deed::Abort => Some(Op::Abort),
             Deed::Freeze => Some(Op::Freeze),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    /// Counts the operations of the same kind as the one before, and those on the same path.
+    fn repeated(habits: Habits) -> (usize, usize) {
+        let bounds = Bounds {
+            habits,
+            ..Bounds::default()
+        };
+        let kinds = [
+            Deed::Create,
+            Deed::Mkdir,
+            Deed::Write,
+            Deed::Chmod,
+            Deed::SetXattr,
+        ];
+        let weights = kinds.map(|deed| (deed, 4)).to_vec();
+        let mut generator = Generator::drawing(7, weights, bounds);
+        let mut state = State::new(4096, true);
+        let (mut same, mut last) = ((0, 0), (String::new(), String::new()));
+        for at in 1..600 {
+            let op = generator.allowed(&state).unwrap();
+            state.apply(&op, at);
+            let line = op.to_string();
+            let mut words = line.split(' ').map(String::from);
+            let this = (words.next().unwrap(), words.next().unwrap());
+            same.0 += usize::from(this.0 == last.0);
+            same.1 += usize::from(this.1 == last.1);
+            last = this;
+        }
+        same
+    }
+
+    #[test]
+    fn what_has_habits_does_the_same_at_the_same_place() {
+        let (weak, strong) = (repeated(Habits::default()), repeated(Habits::STRONG));
+        assert!(strong.0 > weak.0, "kinds: {strong:?}, {weak:?}");
+        assert!(strong.1 > weak.1, "places: {strong:?}, {weak:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Scripts: operations with what the tree must look like after each.
+//! Scripts: operations, with the state of the model after each.
 
 use std::collections::BTreeSet;
 
@@ -12,30 +12,31 @@ use super::random::Generator;
 /// A script with the state after each of its operations.
 #[derive(Clone, Debug)]
 pub struct Script {
-    /// What is done.
+    /// The operations.
     pub ops: Vec<Op>,
-    /// One more than operations: first the state before.
+    /// The states: the one before the first operation, then one after each.
     pub states: Vec<State>,
     /// The names of each file in each state: directory and name.
     pub links: Vec<Links>,
-    /// The failure of the device that it met.
+    /// The device failure that the script met.
     pub failure: Option<DeviceFailure>,
 }
 
-/// A device that failed while a script ran.
+/// The failure of a device while a script ran.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceFailure {
-    /// Operations that had returned before.
+    /// Number of operations that had returned before.
     pub since: usize,
-    /// It refused writes, and file data goes home: what a write-back lost is told to the next sync
-    /// of the file, once, and is not written by a later one (decision 15).
+    /// Whether writes failed and file data is written back by itself: a loss is then reported to
+    /// the next sync of the file, once, and a later sync does not write the lost data (decision
+    /// 15).
     pub loses: bool,
-    /// Syncs that failed before they succeeded, or failed for good, by number.
+    /// Numbers of the syncs that failed, whether a retry succeeded or not.
     pub failed: BTreeSet<usize>,
 }
 
 impl Script {
-    /// `len` operations made from a seed, and a sync of all.
+    /// A script of `len` random operations and a sync of everything.
     pub fn random(seed: u64, len: usize, block: u64, data: DataMode) -> Script {
         let mut generator = Generator::new(seed);
         let mut script = Script::begin(block, data);
@@ -47,8 +48,8 @@ impl Script {
         script
     }
 
-    /// `len` operations made from a seed, of those that Linux' fast commits can hold, and many
-    /// syncs of files.
+    /// A script of `len` random operations, of the kinds that fast commits of Linux can hold, with
+    /// many syncs of files.
     pub fn random_files(seed: u64, len: usize, block: u64, data: DataMode) -> Script {
         let mut generator = Generator::new(seed);
         let mut script = Script::begin(block, data);
@@ -74,7 +75,7 @@ impl Script {
         script
     }
 
-    /// `len` operations made from a seed: files are made, grow, get other names, go, and are
+    /// A script of `len` random operations: files are created, grow, are renamed, deleted and
     /// synced.
     pub fn changing(seed: u64, len: usize, block: u64, data: DataMode) -> Script {
         let mut generator = Generator::new(seed);
@@ -93,8 +94,8 @@ impl Script {
         script
     }
 
-    /// `len` operations made from a seed, with freezes and thaws in between, some at once, some
-    /// with syncs while it is frozen.
+    /// A script of `len` random operations with freezes and thaws in between; some thaws follow at
+    /// once, others after syncs on the frozen volume.
     pub fn freezing(seed: u64, len: usize, block: u64, data: DataMode) -> Script {
         let mut generator = Generator::new(seed);
         let mut rng = fastrand::Rng::with_seed(seed);
@@ -115,14 +116,14 @@ impl Script {
         script
     }
 
-    /// These operations.
+    /// A script of these operations.
     pub fn of(ops: impl IntoIterator<Item = Op>, block: u64, data: DataMode) -> Script {
         let mut script = Script::begin(block, data);
         ops.into_iter().for_each(|op| script.push(op));
         script
     }
 
-    /// The next mount, after the volume was closed: all that was done is durable.
+    /// Adds the remount after an unmount, which makes all changes durable.
     pub fn remounted(&mut self, data: DataMode) {
         self.push(Op::Remount);
         if let Some(state) = self.states.last_mut() {
@@ -133,12 +134,12 @@ impl Script {
     /// The state after the last operation.
     ///
     /// # Panics
-    /// Never: there is one more state than operations.
+    /// Never, because there is one more state than operations.
     pub fn last(&self) -> &State {
         &self.states[self.ops.len()]
     }
 
-    /// No operation yet.
+    /// An empty script.
     pub fn begin(block: u64, data: DataMode) -> Script {
         Script {
             ops: Vec::new(),
@@ -151,7 +152,7 @@ impl Script {
     /// Adds an operation.
     ///
     /// # Panics
-    /// If it cannot succeed ([`State::allows`]).
+    /// The operation cannot succeed ([`State::allows`]).
     pub fn push(&mut self, op: Op) {
         let mut state = self.states[self.ops.len()].clone();
         self.ops.push(op);
@@ -161,11 +162,11 @@ impl Script {
     }
 }
 
-/// How far a script had come when the power went: numbers of operations.
+/// The progress of a script at a crash, as numbers of operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Begun.
+    /// Operations begun.
     pub begun: usize,
-    /// Returned with success.
+    /// Operations that returned with success.
     pub acked: usize,
 }

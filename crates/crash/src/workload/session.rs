@@ -1,4 +1,4 @@
-//! Operations done through the library.
+//! Sessions: run operations through the library.
 
 mod look;
 mod volume;
@@ -15,10 +15,10 @@ use stetfs::low::{
 
 use super::op::{Flag, Op, bytes, held_number};
 
-/// How long a sync may take; one that takes longer fails with ETIMEDOUT.
+/// Most time that a sync may take; a longer one fails with ETIMEDOUT.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A user of an open volume, at work in one directory.
+/// A user of an open volume, who works in one directory.
 pub struct Session {
     fs: Arc<Fs>,
     root: Ino,
@@ -30,10 +30,10 @@ pub struct Session {
 type Done = Result<(), FsError>;
 
 impl Session {
-    /// At work in `dir`; the volume's root if it is empty.
+    /// A session in the directory `dir`; in the root if it is empty.
     ///
     /// # Errors
-    /// There is no such directory, or the volume failed.
+    /// The directory does not exist, or the volume fails.
     pub fn new(fs: &Arc<Fs>, dir: &str) -> Result<Session, FsError> {
         let root = match dir {
             "" => stetfs::low::ROOT_INO,
@@ -60,7 +60,7 @@ impl Session {
         Ok(at)
     }
 
-    /// The directory and name of a path.
+    /// The parent directory and the name of a path.
     fn place<'p>(&self, path: &'p str) -> Result<(Ino, &'p [u8]), FsError> {
         let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
         Ok((self.ino(dir)?, name.as_bytes()))
@@ -70,20 +70,20 @@ impl Session {
         self.fs.open_inode(&self.ctx, self.ino(path)?, flags)
     }
 
-    /// Does it; on return it is acknowledged.
+    /// Runs an operation; on return it is acknowledged.
     ///
     /// # Errors
     /// The volume's; EIO for a write of which only a part was done.
     pub fn run(&mut self, op: &Op) -> Done {
         match self.run_partly(op)? {
             done if done == *op => Ok(()),
-            // There is room enough, so the device failed after the first transaction.
+            // There is enough space, so the device failed after the first transaction.
             _ => Err(FsError::Errno(libc::EIO)),
         }
     }
 
-    /// Does it, and gives what was done: of a write that the room does not suffice for, the part
-    /// that it does suffice for.
+    /// Runs an operation and gives the part that was done: a write may be shortened for lack of
+    /// space.
     ///
     /// # Errors
     /// The volume's.
@@ -137,7 +137,7 @@ impl Session {
             Op::Create { path, mode } => self.create(path, *mode),
             Op::Mkdir { path, mode } => self.mkdir(path, *mode),
             Op::Symlink { path, target } => self.symlink(path, target),
-            // It is done, or refused, by its caller.
+            // The caller has handled these.
             Op::Write { .. } | Op::MapWrite { .. } | Op::Copy { .. } => {
                 Err(FsError::Errno(libc::EINVAL))
             }
@@ -203,7 +203,7 @@ impl Session {
                 Ok(())
             }
             Op::Trim => self.trim(),
-            // The volume is closed when all threads have come here.
+            // The volume is closed when all threads have reached this point.
             Op::Remount => Ok(()),
             Op::Act { uid, gid } => {
                 (self.ctx.uid, self.ctx.gid) = (*uid, *gid);
@@ -215,13 +215,13 @@ impl Session {
             },
             Op::Freeze => self.fs.freeze(),
             Op::Thaw => self.fs.thaw(),
-            // Its caller has the others.
+            // The caller handles the others.
             _ => Err(FsError::Errno(libc::EINVAL)),
         }
     }
 }
 
-/// Names.
+/// Operations on names.
 impl Session {
     fn create(&self, path: &str, mode: u32) -> Done {
         let (dir, name) = self.place(path)?;
@@ -277,7 +277,7 @@ fn exchanging() -> RenameFlags {
     }
 }
 
-/// Files that are held open.
+/// Operations on files that are held open.
 impl Session {
     fn hold(&mut self, path: &str, held: u32) -> Done {
         let file = self.open(path, libc::O_RDWR)?;
@@ -307,11 +307,11 @@ impl Session {
     }
 }
 
-/// Content of files, and syncs.
+/// Operations on content, and syncs.
 impl Session {
     fn write(&self, path: &str, offset: u64, data: &[u8]) -> Result<usize, FsError> {
         let ino = self.ino(path)?;
-        // A file that may only grow is opened so.
+        // A file that may only grow has to be opened with O_APPEND.
         let flags = match self.fs.getattr(ino)?.flags & Flag::Append.bit() {
             0 => libc::O_RDWR,
             _ => libc::O_RDWR | libc::O_APPEND,
@@ -362,7 +362,7 @@ fn allocate(keep_size: bool) -> FallocateMode {
     FallocateMode::Allocate { keep_size }
 }
 
-/// Attributes.
+/// Operations on attributes.
 impl Session {
     fn set(&self, path: &str, set: &SetAttr) -> Done {
         self.fs.setattr(&self.ctx, self.ino(path)?, set).map(drop)
@@ -370,7 +370,7 @@ impl Session {
 
     fn set_xattr(&self, path: &str, name: &str, value: &[u8]) -> Done {
         let ino = self.ino(path)?;
-        // Not everybody sets attributes of every kind.
+        // Some kinds of attributes can only be set by root.
         self.fs
             .setxattr(&Ctx::ROOT, ino, name.as_bytes(), value, XattrSet::Any)
     }
@@ -403,9 +403,9 @@ fn set_owner(uid: u32, gid: u32) -> SetAttr {
     }
 }
 
-/// Atomic groups.
+/// Operations on atomic groups.
 impl Session {
-    /// Does it in the group, if the file is in it.
+    /// Runs the operation in the open group, if the file is in it.
     fn in_group(&mut self, op: &Op) -> Option<Done> {
         let path = match op {
             Op::Truncate { path, .. } | Op::Punch { path, .. } => path,
@@ -421,7 +421,7 @@ impl Session {
         })
     }
 
-    /// The file that a path leads to, if the open group has it.
+    /// The file at a path, if it is in the open group.
     fn group_of(&self, path: &str) -> Option<Ino> {
         let ino = self.ino(path).ok()?;
         let mut files = self.group.as_ref()?.files();
@@ -457,10 +457,10 @@ impl Session {
     }
 }
 
-/// Starts a sync, and waits until it is answered.
+/// Starts a sync, and waits for its result.
 ///
 /// # Errors
-/// Its own, and ETIMEDOUT.
+/// The sync's, or ETIMEDOUT.
 pub(crate) fn awaited(start: impl FnOnce(stetfs::low::Done)) -> Done {
     let (answer, wait) = mpsc::channel();
     start(Box::new(move |r| drop(answer.send(r))));

@@ -1,4 +1,4 @@
-//! Scripts as text: one operation a line.
+//! Scripts as text, one operation a line.
 //!
 //! ```text
 //! # everything behind a hash is a remark
@@ -109,7 +109,7 @@ impl fmt::Display for Op {
 }
 
 impl Op {
-    /// An operation that is of no file.
+    /// Formats an operation that is not on a file.
     fn fmt_on_volume(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let word = match self {
             Op::Limit { uid, kib, inodes } => return write!(f, "limit {uid} {kib} {inodes}"),
@@ -124,17 +124,17 @@ impl Op {
             Op::SyncAll => "sync",
             Op::Freeze => "freeze",
             Op::Thaw => "thaw",
-            // Its caller writes the others.
+            // The caller formats the others.
             _ => return Err(fmt::Error),
         };
         f.write_str(word)
     }
 }
 
-/// Reads scripts, one for each thread.
+/// Parses scripts, one for each thread.
 ///
 /// # Errors
-/// The line and what is wrong with it; also of operations that cannot succeed where they stand.
+/// The line and its mistake; also for an operation that cannot succeed at its place.
 pub fn parse(text: &str) -> Result<Vec<Vec<Op>>, String> {
     let empty = || State::new(4096, false);
     let mut scripts = vec![Vec::new()];
@@ -159,12 +159,12 @@ pub fn parse(text: &str) -> Result<Vec<Vec<Op>>, String> {
         }
     }
     if scripts.iter().all(Vec::is_empty) {
-        return Err("there is no operation in it".into());
+        return Err("the script has no operations".into());
     }
     Ok(scripts)
 }
 
-/// Writes scripts so that [`parse`] reads them.
+/// Formats scripts so that [`parse`] can read them.
 pub fn write(scripts: &[Vec<Op>]) -> String {
     let mut text = String::new();
     for (i, script) in scripts.iter().enumerate() {
@@ -204,7 +204,7 @@ mod tests {
         assert!(wrong("mkdir d\nrename d d/e").contains("line 2"));
         assert!(wrong("create a\nhold a @1\nhold a @1").contains("held already"));
         assert!(wrong("create a\nhold-unlink a\nlink @1 b").contains("lost its last name"));
-        assert!(wrong("create @1").contains("no name"));
+        assert!(wrong("create @1").contains("cannot be the name"));
         assert!(wrong("close 1").contains("@N"));
         assert!(wrong("create a\nappend a 100\nmapwrite a 50 60").contains("within the file"));
         assert!(wrong("create a\natomic a\natomic a").contains("a group is open"));
@@ -213,7 +213,7 @@ mod tests {
         assert!(wrong("freeze\ncreate a").contains("line 2: the volume is frozen"));
         assert!(wrong("freeze\nsync\nthaw\nthaw").contains("line 4: the volume is not frozen"));
         assert!(wrong("# nothing").contains("no operation"));
-        assert!(wrong("create a\nwrite a 99999999999 1").contains("files end"));
+        assert!(wrong("create a\nwrite a 99999999999 1").contains("may not end beyond"));
     }
 
     #[test]

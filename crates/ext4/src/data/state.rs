@@ -1,4 +1,4 @@
-//! What an open volume holds of file data.
+//! `DataState`: the state of file data in memory of an open volume.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,41 +7,42 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::atomic::GroupMemory;
-use super::dirty_set::DirtySet;
-use super::failures::{Failures, Told};
-use super::precedence::Precedence;
-use super::syncers::Syncers;
+use super::syncs::syncers::Syncers;
+use super::writeback::dirty_set::DirtySet;
+use super::writeback::precedence::Precedence;
 use crate::durability::SyncReasons;
+use crate::state::failures::{Failures, Told};
+use crate::state::group_memory::GroupMemory;
 use crate::types::FsOptions;
 
-/// The file data part of an open volume.
+/// The state of file data of an open volume.
 pub(crate) struct DataState {
     pub(super) dirty: DirtySet,
-    /// What atomic groups keep in memory.
-    pub(super) groups: GroupMemory,
-    /// Why files were synced by commits although they have records.
+    /// Memory of atomic groups.
+    pub(crate) groups: GroupMemory,
+    /// Counts of syncs by commit although files have records, by reason.
     pub(super) reasons: SyncReasons,
-    /// Where files are synced by records.
-    pub(super) syncers: Syncers,
-    /// Such syncs go before what is written home in the background.
+    /// Threads that sync files by records.
+    pub(crate) syncers: Syncers,
+    /// Precedence of such syncs over background write-back.
     pub(super) precedence: Precedence,
     pub(super) wanted: Arc<Wanted>,
-    /// The flusher runs: it starts with the first need of it.
+    /// The write-back thread runs: it starts when it is first needed.
     pub(super) started: AtomicBool,
     pub(super) thread: Mutex<Option<JoinHandle<()>>>,
-    /// Home writes that failed, of all files …
+    /// Failed write-backs of all files.
     pub(crate) failures: Failures,
-    /// … and which of them syncs of all told of.
+    /// The failures that syncs of the whole volume have reported.
     pub(crate) told: Told,
 }
 
-/// How the flusher is told. It outlives the volume by a moment, so it is shared.
+/// Signals for the write-back thread. They are shared, because the thread outlives the volume by a
+/// moment.
 #[derive(Default)]
 pub(super) struct Wanted {
     state: Mutex<State>,
     signal: Condvar,
-    /// The flusher looks at the age of dirty data by itself: it need not be told of more.
+    /// The thread checks the age of dirty data at intervals, and needs no signal for more data.
     pub(super) watching: AtomicBool,
 }
 
@@ -52,7 +53,7 @@ struct State {
 }
 
 impl DataState {
-    /// Without dirty data.
+    /// The state without dirty data.
     pub(crate) fn new(opts: &FsOptions) -> DataState {
         DataState {
             dirty: DirtySet::new(opts),
@@ -68,7 +69,7 @@ impl DataState {
         }
     }
 
-    /// Whether somebody sees to it that what is dirty goes home when it is old.
+    /// Whether the thread checks the age of dirty data at intervals.
     pub(super) fn is_watched(&self) -> bool {
         self.wanted.watching.load(Ordering::SeqCst)
     }
@@ -99,8 +100,7 @@ impl Wanted {
         self.signal.notify_all();
     }
 
-    /// Waits until there may be something to write home: until it is told so or, while it watches,
-    /// for this time. Says no at the end.
+    /// Waits for a signal or, while it watches, for this interval. Returns `false` at the end.
     pub(super) fn next(&self, look: Duration) -> bool {
         let mut state = self.state.lock();
         while !state.flush && !state.quit {

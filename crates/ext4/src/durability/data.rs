@@ -1,4 +1,4 @@
-//! Where the newest content of each block of a file is.
+//! `DataLedger`: the place of the newest content of each block of a file.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,44 +11,48 @@ use stetfs_journal::{Block, BlockNr, CommitPoint, FlushMark, Stamp};
 
 use super::recorded::Recorded;
 
-/// Full checks of the invariants are for ledgers of at most so many blocks.
+/// Ledgers with more blocks than this skip the full check of the invariants.
 const CHECKED: usize = 64;
 
 /// A data block that was changed.
 pub(crate) struct Changed {
     pub(crate) lblk: u32,
     pub(crate) block: Arc<Block>,
-    /// Its home holds nothing of the file yet.
+    /// The home location holds nothing of the file yet.
     pub(crate) fresh: bool,
 }
 
-/// The ledger of one file's data. See the module for its verbs.
+/// The ledger of one file's data. The module documentation lists its verbs.
 #[derive(Default)]
 pub(crate) struct DataLedger {
-    /// By file block.
+    /// Dirty blocks, by file block.
     dirty: BTreeMap<u32, Dirty>,
-    /// New blocks whose data could not be written, and is not dirty any more. They are held, so
-    /// that the cache keeps them: what the device has there is not the file's.
+    /// New blocks whose data could not be written and which are no longer dirty. They are held so
+    /// that the cache keeps them, because the device does not have the file's content there.
     lost: BTreeMap<u32, Arc<Block>>,
-    /// Blocks that were taken, and are not answered for.
+    /// Number of blocks that are being written back, with the result still open.
     leaving: usize,
-    /// Blocks that were new when they became dirty, since the file was last sent after its writer.
+    /// Blocks that were new when they became dirty, since the file was last written back as a
+    /// stream.
     behind: u64,
-    /// When the oldest is to go home by itself; none while somebody sees to that.
+    /// The time at which the oldest dirty block is to be written back; `None` while a thread writes
+    /// them back.
     due: Option<Instant>,
-    /// The transaction that last made blocks of this ledger reachable; it commits only after them.
+    /// The transaction that last made blocks of this ledger reachable. It commits only after their
+    /// data is written.
     ordered: Option<CommitPoint>,
-    /// So did an earlier one, which may be committing and still wait for its part.
+    /// An earlier transaction also made blocks reachable; it may be committing and waiting for
+    /// their data.
     ordered_before: bool,
-    /// What records hold; none where files have no records.
+    /// The blocks that records hold; `None` if the file has no records.
     records: Option<Records>,
-    /// Blocks went home since the device was last known to be flushed.
+    /// Blocks were written back since the device was last known to be flushed.
     unflushed: Option<FlushMark>,
 }
 
 struct Dirty {
     block: Arc<Block>,
-    /// Its home holds nothing of the file yet.
+    /// The home location holds nothing of the file yet.
     fresh: bool,
 }
 
@@ -60,7 +64,8 @@ struct Records {
 }
 
 impl Records {
-    /// Those of a file with these dirty blocks; none of them is in a record yet if they are new.
+    /// The records of a file with these dirty blocks. When they are new, no record holds any of the
+    /// blocks.
     fn of<'r>(records: &'r mut Option<Records>, dirty: &BTreeMap<u32, Dirty>) -> &'r mut Records {
         records.get_or_insert_with(|| Records {
             unlogged: dirty.keys().copied().collect(),
@@ -69,59 +74,61 @@ impl Records {
     }
 }
 
-/// A block on its way home.
+/// A block that is being written back.
 pub(crate) struct Leaving {
     pub(crate) lblk: u32,
-    /// Held, so that the cache keeps it.
+    /// Held so that the cache keeps the block.
     pub(crate) block: Arc<Block>,
     /// The snapshot that is written.
     pub(crate) page: PageRef,
     fresh: bool,
 }
 
-/// What stands in the way of freeing blocks.
+/// The condition for freeing blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dropping {
-    /// None of them is dirty or leaving.
+    /// None of the blocks is dirty or being written back.
     Nothing,
-    /// Nothing.
+    /// The blocks can be freed at once.
     Free,
-    /// Another transaction made some reachable, and may commit without the one that frees them.
+    /// Another transaction made some reachable, and may commit without the transaction that frees
+    /// them.
     Awaited,
-    /// So did one before the one that frees them, which made some reachable itself.
+    /// Both the freeing transaction and an earlier one made some reachable; the earlier one may
+    /// commit first.
     AwaitedBefore,
 }
 
-/// Where the newest content is of a block that a transaction is about to journal.
+/// The place of the newest content of a block that a transaction is about to journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Overwriting {
-    /// Dirty, and what is dirty was made reachable by this transaction alone: the block may change
-    /// once more on its way home.
+    /// Dirty, and only this transaction made dirty blocks reachable: the block may change again
+    /// before it is written back.
     Own,
-    /// Dirty, and an earlier transaction may commit with what the block holds now.
+    /// Dirty, and an earlier transaction may commit with the present content of the block.
     Awaited,
-    /// It, or others of the file, are on their way home.
+    /// The block, or others of the file, are being written back.
     Leaving,
-    /// At home, or in a transaction.
+    /// At its home location, or in a transaction.
     Home,
 }
 
 /// The dirty data of a file that no record holds.
 pub(crate) struct Unlogged {
-    /// File block, and its content; `None` if it is too much.
+    /// File block, block number and content; `None` if there is too much for a record.
     pub(crate) pages: Option<Vec<(u32, BlockNr, PageRef)>>,
-    /// A record that is still alive holds older content of one of them, or of these blocks, which
-    /// are not dirty any more: they went home for a transaction that is not valid, and a
-    /// recovery would put the older content there.
+    /// A live record holds older content of one of these blocks or of the `stale` ones. A recovery
+    /// would write that content over the newer one.
     pub(crate) superseding: bool,
-    /// See `superseding`.
+    /// Blocks that are no longer dirty, but of which a live record holds older content: they were
+    /// written back for a transaction that is not yet valid.
     pub(crate) stale: Vec<u32>,
-    /// What went home before may not be durable.
+    /// Blocks that were written back earlier may not be durable.
     pub(crate) unflushed: bool,
 }
 
 impl Unlogged {
-    /// None.
+    /// No dirty data outside records.
     pub(crate) fn nothing() -> Unlogged {
         Unlogged {
             pages: Some(Vec::new()),
@@ -133,13 +140,13 @@ impl Unlogged {
 }
 
 impl DataLedger {
-    /// From here on records hold some of the file.
+    /// Keeps track of records from here on.
     pub(crate) fn keep_records(&mut self) {
         Records::of(&mut self.records, &self.dirty);
     }
 
-    /// Blocks were changed; those that a transaction made reachable by `reachable_by`. Gives how
-    /// many were not dirty before.
+    /// Notes changed blocks. If a transaction made them reachable, `reachable_by` names it. Returns
+    /// how many were not dirty before.
     pub(crate) fn change(
         &mut self,
         blocks: Vec<Changed>,
@@ -167,8 +174,8 @@ impl DataLedger {
         new
     }
 
-    /// Takes out dirty blocks from `from` to `last`, at most `room`, and adds them to `out`. Gives
-    /// where to go on, or `None` when there are no more.
+    /// Takes dirty blocks out for write-back, from `from` to `last`, at most `room`, and passes
+    /// them to `out`. Returns the block to continue with, or `None` when there are no more.
     pub(crate) fn take(
         &mut self,
         from: u32,
@@ -210,13 +217,13 @@ impl DataLedger {
         next
     }
 
-    /// What was lost of a block has newer content in its place.
+    /// Forgets the lost content of a block: newer content has replaced it.
     pub(crate) fn replaced(&mut self, lblk: u32) {
         self.lost.remove(&lblk);
     }
 
-    /// `count` of the blocks that were taken are at home, or said to be lost; the device had got
-    /// them before the `mark`.
+    /// Ends the write-back of `count` blocks: they are at their home locations, or reported as
+    /// lost. The device received them before `mark`.
     pub(crate) fn came_home(&mut self, count: usize, mark: impl FnOnce() -> FlushMark) {
         debug_assert!(count <= self.leaving, "durability.L3: they were not taken");
         self.leaving = self.leaving.saturating_sub(count);
@@ -227,7 +234,8 @@ impl DataLedger {
         self.check();
     }
 
-    /// A block could not be written. Says whether that leaves a block without content.
+    /// Notes that a block could not be written. Returns whether its home location holds nothing of
+    /// the file.
     pub(crate) fn was_lost(&mut self, block: &Leaving) -> bool {
         if block.fresh {
             self.lost.insert(block.lblk, Arc::clone(&block.block));
@@ -235,7 +243,7 @@ impl DataLedger {
         block.fresh
     }
 
-    /// What freeing this range of file blocks in the transaction `by` has to wait for.
+    /// The condition for the transaction `by` to free this range of file blocks.
     pub(crate) fn dropping(&self, range: &Range<u32>, by: &CommitPoint) -> Dropping {
         let is_any = self.leaving > 0 || self.dirty.range(range.clone()).next().is_some();
         match is_any {
@@ -246,7 +254,7 @@ impl DataLedger {
         }
     }
 
-    /// Where the newest content of a block is that the transaction `by` is about to journal.
+    /// The place of the newest content of a block that the transaction `by` is about to journal.
     pub(crate) fn overwriting(&self, lblk: u32, by: &CommitPoint) -> Overwriting {
         let own = !self.ordered_before && self.ordered.as_ref() == Some(by);
         match self.dirty.contains_key(&lblk) {
@@ -257,7 +265,7 @@ impl DataLedger {
         }
     }
 
-    /// Forgets a range of file blocks. Gives how many of them were dirty.
+    /// Forgets a range of file blocks. Returns how many of them were dirty.
     pub(crate) fn free(&mut self, range: Range<u32>) -> u64 {
         let mut gone = self.dirty.split_off(&range.start);
         let mut kept = gone.split_off(&range.end);
@@ -276,7 +284,7 @@ impl DataLedger {
         gone.len() as u64
     }
 
-    /// The record with this stamp holds these blocks as they are.
+    /// Notes that the record with this stamp holds these blocks as they are.
     pub(crate) fn record(&mut self, blocks: impl Iterator<Item = u32>, record: Stamp) {
         let records = Records::of(&mut self.records, &self.dirty);
         for lblk in blocks {
@@ -286,8 +294,8 @@ impl DataLedger {
         self.check();
     }
 
-    /// The same of those among them that are dirty, or on their way home: should they not get
-    /// there, the record is all that is left of them.
+    /// [`record`](Self::record) for those of the blocks that are dirty or being written back: if
+    /// the write-back fails, only the record has their content.
     pub(crate) fn record_dirty(&mut self, blocks: impl Iterator<Item = u32>, record: Stamp) {
         let leaves = self.leaving > 0;
         let blocks = blocks.filter(|lblk| leaves || self.dirty.contains_key(lblk));
@@ -295,7 +303,7 @@ impl DataLedger {
         self.record(blocks.into_iter(), record);
     }
 
-    /// Forgets records up to `horizon`, and those that are not alive.
+    /// Forgets records up to `horizon`, and records that are not alive.
     pub(crate) fn prune(&mut self, horizon: Stamp, is_alive: impl Fn(Stamp) -> bool) {
         let Records { held, unlogged } = Records::of(&mut self.records, &self.dirty);
         held.prune(horizon, is_alive, |lblk| {
@@ -306,7 +314,8 @@ impl DataLedger {
     }
 
     /// The dirty data that no record holds, up to `most` blocks, after [`prune`](Self::prune);
-    /// `is_flushed` says what is durable. Nothing is on its way home: the flush lock is held.
+    /// `is_flushed` tells what is durable. No write-back is under way, because the caller holds the
+    /// write-back lock.
     pub(crate) fn unlogged(
         &mut self,
         most: usize,
@@ -339,13 +348,13 @@ impl DataLedger {
         out
     }
 
-    /// The newest record that holds the block, as it is or as it was.
+    /// The newest record that holds the block, in its present or an older state.
     pub(crate) fn record_of(&self, lblk: u32) -> Option<Stamp> {
         self.records.as_ref()?.held.of(lblk)
     }
 
-    /// The lost blocks, but for those that have newer data. The inode's lock is held, so there will
-    /// be no more of that.
+    /// Takes the lost blocks, except those that have newer data. The caller holds the inode's lock,
+    /// so no more blocks are lost meanwhile.
     pub(crate) fn take_lost(&mut self) -> BTreeMap<u32, Arc<Block>> {
         let mut lost = std::mem::take(&mut self.lost);
         lost.retain(|lblk, _| match self.dirty.get_mut(lblk) {
@@ -358,7 +367,7 @@ impl DataLedger {
         lost
     }
 
-    /// Blocks that [`take_lost`](Self::take_lost) gave are still as they were.
+    /// Puts back blocks from [`take_lost`](Self::take_lost).
     pub(crate) fn lose_again(&mut self, mut lost: BTreeMap<u32, Arc<Block>>) {
         self.lost.append(&mut lost);
     }
@@ -378,22 +387,23 @@ impl DataLedger {
         !self.dirty.is_empty()
     }
 
-    /// How many blocks are dirty.
+    /// The number of dirty blocks.
     pub(crate) fn dirty_blocks(&self) -> u64 {
         self.dirty.len() as u64
     }
 
-    /// Whether a block was taken and is not answered for.
+    /// Whether a write-back is under way.
     pub(crate) fn has_leaving(&self) -> bool {
         self.leaving > 0
     }
 
-    /// The last dirty block.
+    /// The dirty block with the highest number.
     pub(crate) fn last(&self) -> Option<u32> {
         self.dirty.last_key_value().map(|(lblk, _)| *lblk)
     }
 
-    /// What is dirty is to go home at `due` at the latest; `None` is never.
+    /// Sets the time at which dirty data is to be written back, unless an earlier one is set;
+    /// `None` sets no time.
     pub(crate) fn is_due_at(&mut self, due: Option<Instant>) {
         self.due = match (self.due, due) {
             (Some(a), Some(b)) => Some(a.min(b)),
@@ -401,18 +411,19 @@ impl DataLedger {
         };
     }
 
-    /// When it is.
+    /// The time at which dirty data is to be written back.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.due
     }
 
-    /// Somebody sees to what is dirty now; what comes later has an age of its own.
+    /// Clears that time, because a thread writes the data back now. Data that becomes dirty later
+    /// gets its own time.
     pub(crate) fn is_seen_to(&mut self) {
         self.due = None;
     }
 
-    /// Counts new blocks. Says whether there are `most` since it last said so: the file is written
-    /// as a stream.
+    /// Counts new blocks. Returns true once for every `most` blocks: the file is written as a
+    /// stream.
     pub(crate) fn is_stream(&mut self, added: u64, most: u64) -> bool {
         self.behind += added;
         let is_stream = self.behind >= most;
@@ -430,7 +441,7 @@ impl DataLedger {
         }
     }
 
-    /// Asserts the invariants where that is cheap.
+    /// Asserts the invariants if that is cheap.
     fn check(&self) {
         debug_assert!(
             self.dirty.len() > CHECKED || self.is_consistent(),
@@ -449,7 +460,7 @@ impl DataLedger {
             })
     }
 
-    /// As if an earlier transaction waited for it.
+    /// Simulates an earlier transaction that waits for the data.
     #[cfg(test)]
     pub(crate) fn was_ordered_before(&mut self) {
         self.ordered_before = true;

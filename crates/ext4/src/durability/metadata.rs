@@ -1,4 +1,5 @@
-//! Which transactions hold what of an inode's metadata, and what of it a record would have to say.
+//! `MetadataLedger`: the transactions that hold changes of an inode's metadata, and the changes
+//! that a record would have to contain.
 
 use stetfs_journal::CommitPoint;
 
@@ -6,63 +7,65 @@ use super::names::{Names, Valid};
 use super::plan::SyncReason;
 use crate::types::Ino;
 
-/// More ranges than this become one that covers them all.
+/// The most ranges; when there are more, one range that covers all replaces them.
 pub(super) const RANGES: usize = 64;
 
-/// Where the inode hangs.
+/// The state of the inode's names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Naming {
-    /// By what is durable.
+    /// The names are durable.
     #[default]
     Durable,
-    /// It was made here.
+    /// The inode was made with this name.
     Made {
         parent: Ino,
         name: Vec<u8>,
-        /// In this transaction.
+        /// The transaction that made it.
         point: CommitPoint,
     },
-    /// It was linked, renamed or unlinked: more than one file changed, so only a commit will do.
+    /// The inode was linked, renamed or unlinked: more than one file changed, so only a commit can
+    /// make it durable.
     NeedsCommit(CommitPoint),
 }
 
-/// The ledger of one inode's metadata. See the module for its verbs.
+/// The ledger of one inode's metadata. The module documentation lists its verbs.
 #[derive(Debug, Default)]
 pub(crate) struct MetadataLedger {
     /// The newest transactions with any change of the inode, in each lane: what fsync commits.
     changed: CommitPoint,
-    /// The newest with a change needed to read its data back (size, extents): what fdatasync
-    /// commits.
+    /// The newest transactions with a change that is needed to read the data back (size, extents):
+    /// what fdatasync commits.
     needed: CommitPoint,
-    /// What changed since the last record; nothing where files have none.
+    /// Changes since the last record; empty where files have no records.
     unrecorded: Unrecorded,
-    /// Of a directory: names that came or went.
+    /// For a directory: names that were added or removed.
     pub(crate) names: Names,
 }
 
 /// Changes since the last record, of transactions that are not valid.
 #[derive(Debug, Default)]
 struct Unrecorded {
-    /// File blocks whose mapping, or journaled content, changed: first and one past the last.
+    /// File blocks whose mapping or journaled content changed: the first and one past the last.
     ranges: Vec<(u64, u64, CommitPoint)>,
-    /// The inode itself.
+    /// Changes of the inode itself.
     inode: CommitPoint,
-    /// What of it is needed to find the data.
+    /// Changes of the inode that are needed to find the data.
     needed: CommitPoint,
     name: Naming,
-    /// The block of extended attributes.
+    /// Changes of the block of extended attributes.
     attributes: CommitPoint,
-    /// It changed together with other files, in an atomic group: a record would tell of it alone.
+    /// Changes together with other files, in an atomic group: a record would contain only this
+    /// file.
     group: CommitPoint,
-    /// Its map took on its other form, and a record is applied to the one that is durable.
+    /// Changes of the map's form (extents or block map). A record is applied to the durable form.
     form: CommitPoint,
-    /// Before the inode was loaded there may have been changes in these transactions.
+    /// Transactions that may hold changes from before the inode was loaded.
     forgotten: CommitPoint,
 }
 
 impl MetadataLedger {
-    /// Of an inode that is made in a transaction. Its data cannot be read back without it, so
-    /// fdatasync waits for it, too, as in the kernel; `lax` is a deliberate fault.
+    /// The ledger of an inode that is made in a transaction. The data cannot be read back without
+    /// the inode, so fdatasync waits for it, too, as in the kernel; `lax` is a deliberate fault.
     pub(crate) fn made_in(point: CommitPoint, lax: bool) -> MetadataLedger {
         MetadataLedger {
             needed: if lax {
@@ -75,7 +78,8 @@ impl MetadataLedger {
         }
     }
 
-    /// Of an inode that is loaded again: what it had may be in these transactions.
+    /// The ledger of an inode that is loaded again: `forgotten` names the transactions that may
+    /// hold changes of it.
     pub(crate) fn after(forgotten: CommitPoint) -> MetadataLedger {
         MetadataLedger {
             changed: forgotten.clone(),
@@ -88,17 +92,18 @@ impl MetadataLedger {
         }
     }
 
-    /// The inode, or a directory's list of names, changed: fsync commits this transaction.
+    /// Notes a change of the inode, or of a directory's names: fsync commits this transaction.
     pub(crate) fn changed(&mut self, point: &CommitPoint) {
         self.changed.merge(point);
     }
 
-    /// So did what is needed to find its data: fdatasync commits it.
+    /// Notes a change that is needed to find the data: fdatasync commits it.
     pub(crate) fn needed(&mut self, point: &CommitPoint) {
         self.needed.merge(point);
     }
 
-    /// What a sync has to commit; `all` of it, else what is needed to read the data back.
+    /// The transactions that a sync has to commit: all changes, or those needed to read the data
+    /// back.
     pub(crate) fn upto(&self, all: bool) -> &CommitPoint {
         match all {
             true => &self.changed,
@@ -106,19 +111,19 @@ impl MetadataLedger {
         }
     }
 
-    /// A record would have to say the inode.
+    /// Notes that a record would have to contain the inode.
     pub(crate) fn touched(&mut self, point: CommitPoint) {
         self.unrecorded.inode.merge(&point);
     }
 
-    /// A record would have to say what is needed to find its data.
+    /// Notes that a record would have to contain what is needed to find the data.
     pub(crate) fn unrecorded_need(&mut self, point: CommitPoint) {
         self.unrecorded.needed.merge(&point);
     }
 
-    /// `count` file blocks from `first` on got another place, or other journaled content. A range
-    /// is of one transaction, so that all of it is forgotten when that is valid; with a new
-    /// one, what has become `valid` is.
+    /// Notes that `count` file blocks from `first` on have a new place, or new journaled content.
+    /// Each range belongs to one transaction and is forgotten as a whole when that is `valid`. The
+    /// first range of a new transaction removes ranges that have become valid.
     pub(crate) fn moved(&mut self, first: u32, count: u32, point: CommitPoint, valid: &Valid<'_>) {
         let ranges = &mut self.unrecorded.ranges;
         let (first, end) = (u64::from(first), u64::from(first) + u64::from(count));
@@ -141,7 +146,7 @@ impl MetadataLedger {
         }
     }
 
-    /// It was made under this name.
+    /// Notes that the inode was made under this name.
     pub(crate) fn made(&mut self, parent: Ino, name: &[u8], point: CommitPoint) {
         self.unrecorded.name = Naming::Made {
             parent,
@@ -150,7 +155,7 @@ impl MetadataLedger {
         };
     }
 
-    /// Its names changed in another way.
+    /// Notes another change of its names.
     pub(crate) fn names_changed(&mut self, mut point: CommitPoint) {
         let name = &mut self.unrecorded.name;
         if let Naming::Made { point: made, .. } | Naming::NeedsCommit(made) = name {
@@ -159,24 +164,24 @@ impl MetadataLedger {
         *name = Naming::NeedsCommit(point);
     }
 
-    /// It changed together with other files.
+    /// Notes a change together with other files.
     pub(crate) fn grouped(&mut self, point: CommitPoint) {
         self.unrecorded.group.merge(&point);
     }
 
-    /// Its map took on its other form.
+    /// Notes that the map changed its form.
     pub(crate) fn reformed(&mut self, point: CommitPoint) {
         self.unrecorded.form.merge(&point);
     }
 
-    /// Its block of extended attributes changed.
+    /// Notes a change of its block of extended attributes.
     pub(crate) fn attributes(&mut self, point: CommitPoint) {
         self.unrecorded.attributes.merge(&point);
     }
 
-    /// A record says all of it from here on, but for the directories that lead to the file and for
-    /// what records cannot say. The record ends with these transactions: whoever syncs by a commit
-    /// commits them.
+    /// Notes that a record now contains all changes, except the directories that lead to the file
+    /// and what records cannot contain. The record ends with the transactions `superseding`, so a
+    /// sync by commit commits these.
     pub(crate) fn recorded(&mut self, superseding: &CommitPoint) {
         self.changed.merge(superseding);
         self.needed.merge(superseding);
@@ -187,14 +192,14 @@ impl MetadataLedger {
         unrecorded.name = Naming::Durable;
     }
 
-    /// A record that is durable says where this directory hangs, if it is still there.
+    /// Notes that a durable record contains this directory's name, if the name is still the same.
     pub(crate) fn name_recorded(&mut self, naming: &Naming) {
         if self.unrecorded.name == *naming {
             self.unrecorded.name = Naming::Durable;
         }
     }
 
-    /// Forgets what has become valid.
+    /// Forgets changes that have become valid.
     pub(crate) fn prune(&mut self, valid: &Valid<'_>) {
         let unrecorded = &mut self.unrecorded;
         unrecorded.ranges.retain(|(.., point)| !valid(point));
@@ -218,8 +223,8 @@ impl MetadataLedger {
         }
     }
 
-    /// Whether a sync has to do something about the inode; with `datasync`, about what is needed to
-    /// find its data. After [`prune`](Self::prune), as the others below.
+    /// Whether a sync has to make a change of the inode durable; with `datasync`, only changes
+    /// needed to find its data. Called after [`prune`](Self::prune), as the functions below.
     pub(crate) fn any(&self, datasync: bool) -> bool {
         let unrecorded = &self.unrecorded;
         !unrecorded.ranges.is_empty()
@@ -231,13 +236,13 @@ impl MetadataLedger {
             || !(datasync || (unrecorded.inode.is_none() && unrecorded.attributes.is_none()))
     }
 
-    /// Whether a sync of this directory has nothing to do: all that changed are names, and records
-    /// that are durable hold them.
+    /// Whether a sync of this directory has nothing to do: only names changed, and durable records
+    /// hold them.
     pub(crate) fn names_are_durable(&self, valid: &Valid<'_>) -> bool {
         !self.any(false) && self.names.are_durable(valid)
     }
 
-    /// Whether what changed is not known here.
+    /// Whether unknown changes may not be durable.
     pub(crate) fn is_forgotten(&self) -> bool {
         !self.unrecorded.forgotten.is_none()
     }
@@ -247,7 +252,8 @@ impl MetadataLedger {
         !self.unrecorded.attributes.is_none()
     }
 
-    /// Why only a commit can say it, however little changed.
+    /// The reason why only a commit can make the inode durable, independent of the size of the
+    /// change.
     pub(crate) fn needs_commit(&self) -> Option<SyncReason> {
         let unrecorded = &self.unrecorded;
         let reasons = [
@@ -259,8 +265,8 @@ impl MetadataLedger {
         found.next().map(|(_, reason)| reason)
     }
 
-    /// Why a record cannot say what changed of an inode that has so many names and perhaps a block
-    /// of attributes.
+    /// The reason why a record cannot contain the changes of an inode with `links` names and
+    /// perhaps a block of attributes.
     pub(crate) fn refuses_record(&self, links: u32, has_acl: bool) -> Option<SyncReason> {
         let is_made = matches!(self.naming(), Naming::Made { .. });
         if matches!(self.naming(), Naming::NeedsCommit(_)) || links == 0 {
@@ -270,12 +276,12 @@ impl MetadataLedger {
         attributes.then_some(SyncReason::Attributes)
     }
 
-    /// Where it hangs.
+    /// The state of its names.
     pub(crate) fn naming(&self) -> &Naming {
         &self.unrecorded.name
     }
 
-    /// The ranges, ascending, none over another: first file block and one past the last.
+    /// The changed ranges, ascending and disjoint: first file block and one past the last.
     pub(crate) fn ranges(&self) -> Vec<(u64, u64)> {
         let ranges = self.unrecorded.ranges.iter();
         let mut all: Vec<(u64, u64)> = ranges.map(|(a, b, _)| (*a, *b)).collect();

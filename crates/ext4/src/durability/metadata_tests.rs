@@ -1,5 +1,5 @@
-//! The ledger of metadata against a slow model, which keeps every change, and the plan against what
-//! must be so of any.
+//! Model test of the metadata ledger: against a slow model that keeps every change. And checks of
+//! conditions that every plan must meet.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
@@ -11,7 +11,7 @@ use super::metadata::RANGES;
 use super::names::Valid;
 use super::*;
 
-/// What can change, each in the running transaction of one of two lanes.
+/// A change in the running transaction of one of two lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     Inode,
@@ -29,7 +29,7 @@ enum Step {
     Change(Change, u16),
     /// The running transaction of a lane becomes valid, and the next begins.
     Commit(u16),
-    /// A record is written, if one can say what changed.
+    /// A record is written, if a record can contain the changes.
     Record,
 }
 
@@ -54,9 +54,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 #[derive(Default)]
 struct Model {
-    /// Every change, its transaction, and whether a record says it.
+    /// Every change, its transaction, and whether a record contains it.
     changes: Vec<(Change, TxId, bool)>,
-    /// Of each lane, transactions that are valid.
+    /// For each lane, the number of valid transactions.
     valid: [u64; 2],
     superseding: CommitPoint,
 }
@@ -73,7 +73,7 @@ impl Model {
         tx.seq <= self.valid[usize::from(tx.lane.0)]
     }
 
-    /// Changes that no valid transaction holds and no record says.
+    /// Changes that are in no valid transaction and in no record.
     fn open(&self) -> impl Iterator<Item = Change> + '_ {
         let open = |(_, tx, recorded): &&(Change, TxId, bool)| !recorded && !self.is_valid(*tx);
         self.changes.iter().filter(open).map(|(change, ..)| *change)
@@ -117,8 +117,8 @@ fn compare(ledger: &mut MetadataLedger, model: &Model) {
     let lazy = |c: &Change| matches!(c, Change::Inode | Change::Attributes);
     assert_eq!(ledger.any(false), !open.is_empty());
     assert_eq!(ledger.any(true), !open.iter().all(lazy));
-    // All blocks that moved are told, and none that is valid; more only where there are too many
-    // ranges.
+    // All moved blocks are in the ranges, and none whose change is valid. Other blocks are in them
+    // only if there are too many ranges.
     let told: BTreeSet<u64> = ledger.ranges().iter().flat_map(|(a, b)| *a..*b).collect();
     let moved = |change: &Change| match change {
         Change::Moved(first, count) => Some(u64::from(*first)..u64::from(first + count)),
@@ -156,12 +156,12 @@ fn the_ledger_of_metadata_says_what_a_slow_model_says() {
         let (mut ledger, mut model) = (MetadataLedger::default(), Model::default());
         for step in &steps {
             match step {
-                // A name is made once, and before anything else becomes of it.
+                // An inode is made once, before its other changes.
                 Step::Change(Change::Made, _) if !model.changes.is_empty() => continue,
                 Step::Change(c, lane) => {
                     let tx = model.running(*lane);
                     model.changes.push((*c, tx, false));
-                    // A name that changed again is entangled with what it was.
+                    // A name that changes again also depends on its earlier transactions.
                     if *c == Change::NamesChanged {
                         let open = model.changes.clone();
                         let other = |(c, tx, done): &&(Change, TxId, bool)| {
@@ -195,7 +195,7 @@ fn the_ledger_of_metadata_says_what_a_slow_model_says() {
     });
 }
 
-/// What was forgotten is taken for changed, until it is valid.
+/// Forgotten changes count as changes until their transactions are valid.
 #[test]
 fn what_was_out_of_memory_needs_a_commit_until_it_is_valid() {
     let tx = TxId {
@@ -217,7 +217,7 @@ fn all_found() -> impl Iterator<Item = Found> {
     (0..32u32).flat_map(move |bits| {
         let is = move |bit: u32| bools[(bits >> bit & 1) as usize];
         blocks.into_iter().flat_map(move |data| {
-            // What an older record holds as it was has to be superseded.
+            // A record that holds an older state must be superseded.
             let stale = if is(3) { 15 } else { 0 };
             [0, stale].map(|stale| Found {
                 needs_commit: is(0).then_some(SyncReason::Group),
@@ -255,8 +255,8 @@ fn no_plan_leaves_out_what_is_not_durable() {
                 Plan::Nothing => assert!(only_data && is_home && !found.unflushed, "{found:?}"),
                 Plan::Flush => assert!(only_data && is_home && found.unflushed, "{found:?}"),
                 Plan::Home { again, much } => {
-                    // Where that is all, data is all that changed; else it is looked at again, and
-                    // then there is less.
+                    // If the step is final, only data changed. Otherwise the sync decides again,
+                    // and then less is left.
                     assert!(again || only_data, "{found:?}");
                     assert_eq!(much, found.data.is_none());
                     let done = Found {

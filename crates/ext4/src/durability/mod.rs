@@ -1,43 +1,45 @@
-//! What is not yet durable of an inode: the ledger of its data, the ledger of its metadata, and
-//! what a sync has to do by them ([`Found::plan`]).
+//! Ledgers of what is not durable yet of an inode: one of its data, one of its metadata.
+//! [`Found::plan`] decides by them what a sync has to do.
 //!
-//! [`DataLedger`] holds two things of each block: where its newest content is, and what records of
-//! the file hold of it. Its verbs are the only edges:
+//! [`DataLedger`] tracks two things of each block: the place of its newest content, and the newest
+//! record that holds it. Only these verbs change them:
 //!
-//! | verb | the content was | and is | a record that holds it |
+//! | verb | content before | content after | record of the block |
 //! | --- | --- | --- | --- |
-//! | `change` | anywhere | dirty | held it as it is: holds it as it was |
+//! | `change` | anywhere | dirty | now holds an older state |
 //! | `take` | dirty | leaving | |
-//! | `came_home` | leaving | at home, not flushed | |
-//! | `was_lost` | leaving | lost if the home has nothing of the file, else as it was there | |
-//! | `replaced` | lost, and newer since | what it is since | |
+//! | `came_home` | leaving | at its home location, not flushed | |
+//! | `was_lost` | leaving | lost if the home location has nothing of the file, else older | |
+//! | `replaced` | lost, with newer content | the newer content | |
 //! | `free` | dirty or lost | nowhere | |
-//! | `record` | dirty, or at home for a transaction that is not valid | the same | holds it as it is |
-//! | `unlogged` | anywhere | the same | forgotten if it is not alive |
+//! | `record` | dirty, or written back for an invalid transaction | same | holds present state |
+//! | `unlogged` | anywhere | the same | forgotten if not alive |
 //!
 //! Invariants:
-//! * **durability.L1** Where the file has records, the blocks `unlogged` are the dirty ones that no
-//!   record holds as they are.
-//! * **durability.L2** Only what a record holds can have changed since.
-//! * **durability.L3** As many blocks come home or are lost as were taken.
-//! * **durability.L4** A transaction waits for the file's data only while there is some that is
-//!   dirty or leaving.
+//! * **durability.L1** If the file has records, the blocks `unlogged` are the dirty ones that no
+//!   record holds in their present state.
+//! * **durability.L2** Only a block that a record holds can be noted as changed since its record.
+//! * **durability.L3** Each block that is taken is later reported exactly once, as written back or
+//!   as lost.
+//! * **durability.L4** A transaction waits for the file's data only while some of it is dirty or
+//!   being written back.
 //!
-//! [`MetadataLedger`] holds of each thing that can change (the inode, what is needed to read its
-//! data, places of blocks, its name, its attributes) the newest transaction with a change. It is
-//! durable when that transaction is valid, or when a record says it:
+//! [`MetadataLedger`] tracks the newest transaction with a change of each part (the inode, what is
+//! needed to read its data, places of blocks, its name, its attributes). The part is durable when
+//! that transaction is valid, or when a record contains it:
 //!
-//! | verb | what it was | and is |
+//! | verb | before | after |
 //! | --- | --- | --- |
-//! | `changed`, `needed` | anything | held by this transaction, which a sync commits |
-//! | `touched`, `unrecorded_need`, `moved`, `made` | anything | to be said by a record, until the transaction is valid |
-//! | `attributes`, `names_changed`, `grouped`, `reformed` | anything | what no record can say, until the transaction is valid |
-//! | `after` | not known | as if all of it had changed, and no record could say it |
-//! | `recorded` | to be said by a record | said by one, which ends with the transactions that supersede it |
-//! | `prune` | held by a transaction that is valid | durable |
+//! | `changed`, `needed` | any | held by this transaction, which a sync commits |
+//! | `touched`, `unrecorded_need`, `moved`, `made` | any | needed in a record until it is valid |
+//! | `attributes`, `names_changed`, `grouped`, `reformed` | any | impossible in a record |
+//! | `after` | not known | as if all had changed, and no record could contain it |
+//! | `recorded` | needed in a record | in a record, until transactions supersede it |
+//! | `prune` | held by a valid transaction | durable |
 //!
-//! * **durability.L5** What a transaction that is not valid holds is not durable for a sync unless
-//!   a record says it: `upto` names that transaction, and `any` says that there is something to do.
+//! * **durability.L5** A change in a transaction that is not valid is not durable for a sync unless
+//!   a record contains it: `upto` names that transaction, and `any` tells that there is something
+//!   to do.
 
 mod data;
 mod metadata;

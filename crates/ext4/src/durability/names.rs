@@ -1,25 +1,25 @@
-//! Names of a directory that came or went in transactions that are not valid: what a record of a
-//! file that has one of them must know.
+//! Names of a directory that were added or removed in transactions that are not valid. A record of
+//! a file with one of these names must take them into account.
 
 use std::collections::BTreeMap;
 
 use stetfs_journal::CommitPoint;
 
-/// Whether all that a point names is valid, as the journal knows it now.
+/// A function that tells whether all transactions of a point are valid.
 pub(crate) type Valid<'a> = dyn Fn(&CommitPoint) -> bool + 'a;
 
-/// More names of a directory than this are not told apart.
+/// The most names of a directory that are tracked one by one.
 pub(crate) const NAMES: usize = 1024;
 
 /// The names of one directory.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     names: BTreeMap<Vec<u8>, NameChange>,
-    /// As `names`, for too many.
+    /// Merged transactions of the names that are no longer tracked one by one.
     many: CommitPoint,
 }
 
-/// What became of a name.
+/// The change of a name.
 #[derive(Debug, Default)]
 struct NameChange {
     point: CommitPoint,
@@ -33,24 +33,24 @@ struct NameChange {
     recorded: bool,
 }
 
-/// What became of a directory's name before.
+/// The former state of a name in a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Before {
     /// No inode lost the name in a transaction that is not durable yet.
     Free,
     /// The inode that had the name was unlinked, and had no other name.
     Unlinked,
-    /// Something else happened to the name, so a record cannot say what: only a commit can.
+    /// Another change of the name, which a record cannot describe: only a commit makes it durable.
     Unclear,
 }
 
 impl Names {
-    /// A name came.
+    /// Notes that a name was added.
     pub(crate) fn came(&mut self, name: &[u8], point: CommitPoint, valid: &Valid<'_>) {
         self.changed(name, point, valid);
     }
 
-    /// A name went, or leads elsewhere.
+    /// Notes that a name was removed, or leads to another inode.
     pub(crate) fn gone(
         &mut self,
         name: &[u8],
@@ -79,7 +79,7 @@ impl Names {
         change
     }
 
-    /// What became of a name, and the number of its last change, for
+    /// The former state of a name, and the number of its last change, for
     /// [`is_recorded`](Self::is_recorded).
     pub(crate) fn before(&self, name: &[u8], valid: &Valid<'_>) -> (Before, u64) {
         if !valid(&self.many) {
@@ -96,15 +96,15 @@ impl Names {
         (before, change.version)
     }
 
-    /// A record that is durable says what has the name, if it did not change since it had this
-    /// number.
+    /// Notes that a durable record says which inode has the name, if its last change is still
+    /// `version`.
     pub(crate) fn is_recorded(&mut self, name: &[u8], version: u64) {
         if let Some(change) = self.names.get_mut(name).filter(|c| c.version == version) {
             change.recorded = true;
         }
     }
 
-    /// Whether transactions that are valid, or records that are durable, hold all of them.
+    /// Whether all names are in valid transactions or durable records.
     pub(super) fn are_durable(&self, valid: &Valid<'_>) -> bool {
         let durable = |c: &NameChange| c.recorded || valid(&c.point);
         valid(&self.many) && self.names.values().all(durable)

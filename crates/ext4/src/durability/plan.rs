@@ -1,35 +1,35 @@
-//! What a sync of a file has to do, decided in one place.
+//! The plan of a sync: one function decides what a sync of a file has to do.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Why a file was synced by a commit, although files have records.
+/// The reason why a file was synced by a commit although files have records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SyncReason {
     /// A directory, or another inode that is no regular file.
     Kind,
-    /// It, or a directory that leads to it, was linked, renamed or unlinked.
+    /// The file, or a directory that leads to it, was linked, renamed or unlinked.
     Name,
     /// Its extended attributes are in a block of their own, and changed.
     Attributes,
     /// The volume counts usage, which records do not hold.
     Quota,
-    /// Its data goes through the journal although the preset's does not.
+    /// Its data goes through the journal although the preset's data does not.
     Journaled,
-    /// Too much changed for a record.
+    /// The change is too large for a record.
     Large,
     /// The lane is full.
     Full,
-    /// The volume is: a recovery might lack blocks to apply a record (replay.A3).
+    /// The volume is full: a recovery might lack blocks to apply a record (replay.A3).
     Space,
-    /// It was out of memory for a while since it changed.
+    /// The inode left memory since it changed.
     Forgotten,
-    /// Others write to it all the time.
+    /// Other threads write to it all the time.
     Busy,
-    /// It changed with others in an atomic group.
+    /// It changed together with others in an atomic group.
     Group,
-    /// Its map took on its other form, extents or block numbers.
+    /// Its map changed its form (extents or block map).
     Map,
-    /// Many files are synced at once, and little is dirty: one commit is less work.
+    /// Many files are synced at once with little dirty data: one commit is less work.
     Crowd,
 }
 
@@ -51,12 +51,12 @@ impl SyncReason {
     ];
 }
 
-/// How often files were synced by a commit, by reason.
+/// Counts of syncs by commit, by reason.
 #[derive(Debug, Default)]
 pub(crate) struct SyncReasons([AtomicU64; SyncReason::ALL.len()]);
 
 impl SyncReasons {
-    /// Counts one.
+    /// Counts one sync.
     pub(crate) fn count(&self, reason: SyncReason) {
         let at = SyncReason::ALL.iter().position(|(r, _)| *r == reason);
         if let Some(count) = at.and_then(|at| self.0.get(at)) {
@@ -64,7 +64,7 @@ impl SyncReasons {
         }
     }
 
-    /// Each with its name.
+    /// Each reason's name with its count.
     pub(crate) fn all(&self) -> Vec<(&'static str, u64)> {
         let all = SyncReason::ALL.iter().zip(&self.0);
         all.map(|((_, name), n)| (*name, n.load(Ordering::Relaxed)))
@@ -72,70 +72,70 @@ impl SyncReasons {
     }
 }
 
-/// What the ledgers of a file say when it is to be synced.
+/// The state of a file's ledgers when it is to be synced.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
-    /// Why only a commit can say it, however little changed
-    /// ([`needs_commit`](super::MetadataLedger::names_changed)).
+    /// The reason why only a commit can make the file durable, independent of the size of the
+    /// change ([`needs_commit`](super::MetadataLedger::needs_commit)).
     pub(crate) needs_commit: Option<SyncReason>,
-    /// Metadata changed that this sync is for ([`any`](super::MetadataLedger::any)).
+    /// Metadata that this sync must make durable changed ([`any`](super::MetadataLedger::any)).
     pub(crate) changed: bool,
-    /// Why a record cannot say what changed.
+    /// The reason why a record cannot contain the change.
     pub(crate) refuses_record: Option<SyncReason>,
-    /// Blocks of data that no record holds; `None`: more than a record does.
+    /// Number of data blocks that no record holds; `None`: more than fit into a record.
     pub(crate) data: Option<usize>,
-    /// Blocks that a record holds as they were and that are not dirty.
+    /// Blocks that are not dirty and of which a record holds an older state.
     pub(crate) stale: usize,
-    /// An older record holds what is not so any more: the next has to be newer.
+    /// An older record holds outdated content: the next record must supersede it.
     pub(crate) superseding: bool,
-    /// Data went home since the device was last flushed.
+    /// Data was written back since the device was last flushed.
     pub(crate) unflushed: bool,
 }
 
-/// What records of files can do now.
+/// The present limits of records.
 pub(crate) struct Room<S: Fn() -> bool> {
-    /// Blocks of data in one, at most.
+    /// The most data blocks in one record.
     pub(crate) most: usize,
-    /// The same while room is short.
+    /// The same limit while log space is short.
     pub(crate) short: usize,
-    /// Whether it is.
+    /// Whether log space is short.
     pub(crate) is_short: S,
-    /// A record costs less than to write its data home and to flush the device.
+    /// A record costs less than writing the data back and flushing the device.
     pub(crate) is_cheap: bool,
 }
 
-/// What a sync has to do next.
+/// The next step of a sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
-    /// Nothing: it is durable.
+    /// Do nothing: all is durable.
     Nothing,
-    /// The device is flushed: all is there.
+    /// Flush the device: all data is at its home location.
     Flush,
-    /// Its data goes home, and the device is flushed.
+    /// Write the data back and flush the device.
     Home {
-        /// That may be more than a record holds.
+        /// There may be more data than fits into a record.
         much: bool,
-        /// Then a sync has to look again; else that is all.
+        /// The sync has to decide again afterwards; otherwise it is complete.
         again: bool,
     },
-    /// A record of it is written.
+    /// Write a record.
     Record,
-    /// A commit.
+    /// Commit.
     Commit(SyncReason),
 }
 
 impl Found {
-    /// What to do, from the first line that applies:
+    /// The step to take, from the first line that applies:
     ///
-    /// | what is so | what is done |
+    /// | state | step |
     /// | --- | --- |
-    /// | it is not known what changed, it changed with others, or its map is another | commit |
-    /// | nothing but data changed, and all of it is at home | flush, or nothing |
-    /// | nothing but data changed, and a cheap record can hold it | record |
-    /// | nothing but data changed | data home |
-    /// | a record cannot say what changed | commit |
+    /// | the change is unknown, was made with other files, or is of the map's form | commit |
+    /// | only data changed, and all of it is written back | flush, or nothing |
+    /// | only data changed, and a cheap record can hold it | record |
+    /// | only data changed | write data back |
+    /// | a record cannot contain the change | commit |
     /// | more data than a record holds, and an older record to be superseded | commit |
-    /// | more data than a record holds, or than the room there is, or some not flushed | data home, then again |
+    /// | more data than a record or the log space holds, or some not flushed | write back, again |
     /// | else | record |
     pub(crate) fn plan<S: Fn() -> bool>(&self, room: &Room<S>) -> Plan {
         if let Some(reason) = self.needs_commit {

@@ -1,28 +1,28 @@
-//! Which blocks of a file records hold, as they are or as they were.
+//! The blocks of a file that records hold, in their present or an older state.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use stetfs_journal::Stamp;
 
-/// Blocks that records of a file hold. What a sync asks costs as much as what changed since the
-/// last one, however many records there are.
+/// The blocks that records of a file hold. The cost of a sync depends on what changed since the
+/// last one, not on the number of records.
 #[derive(Default)]
 pub(super) struct Recorded {
-    /// The newest record that holds the block, as it is or as it was.
+    /// The newest record that holds the block, in its present or an older state.
     blocks: BTreeMap<u32, Stamp>,
-    /// Those of them that have changed since.
+    /// The blocks that have changed since their record.
     older: BTreeSet<u32>,
-    /// Records up to this are forgotten.
+    /// Records up to this stamp are forgotten.
     horizon: Stamp,
 }
 
 impl Recorded {
-    /// Whether a record holds the block as it is.
+    /// Whether a record holds the block in its present state.
     pub(super) fn is_current(&self, lblk: u32) -> bool {
         self.blocks.contains_key(&lblk) && !self.older.contains(&lblk)
     }
 
-    /// The newest record that holds the block, as it is or as it was.
+    /// The newest record that holds the block, in its present or an older state.
     pub(super) fn of(&self, lblk: u32) -> Option<Stamp> {
         self.blocks.get(&lblk).copied()
     }
@@ -32,34 +32,34 @@ impl Recorded {
         &self.older
     }
 
-    /// Whether `older` is what it is to be.
+    /// Whether `older` is a subset of `blocks`.
     pub(super) fn is_consistent(&self) -> bool {
         self.older.iter().all(|lblk| self.blocks.contains_key(lblk))
     }
 
-    /// A record holds the block as it is.
+    /// Notes that a record holds the block in its present state.
     pub(super) fn add(&mut self, lblk: u32, record: Stamp) {
         self.blocks.insert(lblk, record);
         self.older.remove(&lblk);
     }
 
-    /// The block changed.
+    /// Notes that the block changed.
     pub(super) fn changed(&mut self, lblk: u32) {
         if self.blocks.contains_key(&lblk) {
             self.older.insert(lblk);
         }
     }
 
-    /// Forgets the records that are not alive, and calls `gone` for each block that one of them
-    /// held. Those up to `horizon` are not.
+    /// Forgets records that are not alive, among them all up to `horizon`, and calls `gone` for
+    /// each block of such a record.
     pub(super) fn prune(
         &mut self,
         horizon: Stamp,
         is_alive: impl Fn(Stamp) -> bool,
         mut gone: impl FnMut(u32),
     ) {
-        // Records are forgotten at the horizon, and it only rises; but for a deliberate fault,
-        // with which none is alive.
+        // Records end only at the horizon, which never falls. The exception is a deliberate fault,
+        // with which no record is alive.
         if horizon == self.horizon && is_alive(Stamp::MAX) {
             return;
         }

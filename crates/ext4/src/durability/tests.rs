@@ -1,4 +1,4 @@
-//! The ledger against a slow model, in which each block says for itself what it is.
+//! Model test of the data ledger: against a slow model in which each block has its own state.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
@@ -11,24 +11,25 @@ use super::*;
 use crate::testing::{mkfs, open};
 
 const BLOCKS: u32 = 8;
-/// Home of the first block; the others follow.
+/// Home location of the first block; the others follow.
 const HOME: u64 = 2000;
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// These change; those may be new, made reachable by a transaction.
+    /// These blocks change; a transaction may make them reachable and new.
     Change(BTreeSet<u32>, Option<u64>),
-    /// Dirty blocks from here on leave, so many at most.
+    /// Dirty blocks from here on are taken for write-back, so many at most.
     Take(u32, usize),
-    /// What left is at home, but for these blocks.
+    /// The write-back of the taken blocks ends; these blocks failed.
     Answer(BTreeSet<u32>),
-    /// A range is freed by a transaction.
+    /// A transaction frees a range.
     Free(u32, u32, u64),
-    /// A record holds what is asked for, of these blocks.
+    /// A record holds those of these blocks that are dirty, or older in an earlier record.
     Record(BTreeSet<u32>),
-    /// A record holds all of these blocks, of which only what is dirty goes home by itself.
+    /// A record holds all of these blocks, of a file whose data is journaled: only dirty ones are
+    /// written back outside the journal.
     RecordDirty(BTreeSet<u32>),
-    /// So many of the oldest records are forgotten.
+    /// The oldest records end, so many of them.
     Forget(u64),
     TakeLost,
 }
@@ -53,17 +54,17 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 struct Block {
     dirty: bool,
     fresh: bool,
-    /// It leaves, and was new when it was taken or not.
+    /// It is being written back, and was new when it was taken or not.
     leaving: Option<bool>,
     lost: bool,
-    /// Stamp of the newest record of it, and whether it holds it as it is.
+    /// Stamp of its newest record, and whether the record holds its present state.
     record: Option<(u64, bool)>,
 }
 
 #[derive(Default)]
 struct Model {
     blocks: [Block; BLOCKS as usize],
-    /// Transactions that made blocks reachable since the file was last clean, in their order.
+    /// Transactions that made blocks reachable since the file was last clean, in order.
     ordered: Vec<u64>,
     stamp: u64,
     horizon: u64,
@@ -80,7 +81,7 @@ impl Model {
         self.blocks.iter().any(|b| b.leaving.is_some())
     }
 
-    /// What no record holds as it is.
+    /// Dirty blocks whose present state is in no record.
     fn unlogged(&self) -> Vec<u32> {
         self.which(|b| b.dirty && b.record.is_none_or(|(_, current)| !current))
     }
@@ -101,7 +102,7 @@ fn point(tx: u64) -> CommitPoint {
     TxId { lane, seq: tx }.into()
 }
 
-/// What both have to show for it.
+/// The model and the ledger under the same steps.
 struct Pair<'a> {
     fs: &'a crate::fs::Fs,
     model: Model,
@@ -201,7 +202,7 @@ impl Pair<'_> {
     fn record(&mut self, which: &BTreeSet<u32>) {
         self.model.stamp += 1;
         let stamp = self.model.stamp;
-        // As a sync does: what is to be logged, and what would be put back.
+        // As in a sync: the blocks to log, and those that a recovery would put back.
         let held: Vec<u32> = self.model.which(|b| b.dirty || Model::is_older(b));
         let held: Vec<u32> = held.into_iter().filter(|b| which.contains(b)).collect();
         self.ledger.record(held.iter().copied(), stamp);
@@ -227,7 +228,7 @@ impl Pair<'_> {
         assert!(self.ledger.take_lost().into_keys().eq(expected));
     }
 
-    /// Compares what a transaction asks that is about to journal a block.
+    /// Compares the answers to a transaction that is about to journal a block.
     fn compare_overwriting(&self) {
         let model = &self.model;
         for (tx, lblk) in (1..4u64).flat_map(|tx| (0..BLOCKS).map(move |lblk| (tx, lblk))) {
@@ -243,7 +244,7 @@ impl Pair<'_> {
         }
     }
 
-    /// Compares all that a sync asks.
+    /// Compares the answers to a sync.
     fn compare(&mut self) {
         let model = &self.model;
         let horizon = model.horizon;
@@ -282,7 +283,7 @@ fn it_says_what_a_slow_model_says() {
             leaving: Vec::new(),
         };
         for step in &steps {
-            // While blocks leave the flush lock is held: who wants it waits.
+            // While blocks are written back the write-back lock is held, so these steps would wait.
             let leaves = pair.model.leaves();
             match step {
                 Step::Change(blocks, tx) => pair.change(blocks, *tx),

@@ -1,19 +1,19 @@
-//! The inode cache: which inodes are in memory, who uses them, and who may leave.
+//! The inode cache: inodes in memory, their users, and eviction.
 //!
 //! Invariants:
-//! * **inode.I1** At most one [`Inode`] exists per number; who holds its `Arc` keeps it in the
+//! * **inode.I1** At most one [`Inode`] exists per number; a holder of its `Arc` keeps it in the
 //!   cache.
-//! * **inode.I2** The inode table block equals the body whenever the inode's lock is free (but for
-//!   a lazy access time), so an inode can be dropped and loaded again; the new one's sync points
-//!   cover the old one's (`evicted`).
-//! * **inode.I3** An inode without names, on the orphan list, open, with dirty data or a lazy
-//!   access time stays in memory; and while the kernel knows it, one with failures that somebody
-//!   may have to be told of.
-//! * **inode.I4** `dead` is set under the shard's lock by the one who deletes; nobody gets it
-//!   after.
-//! * **inode.I5** `deleted` is set under the inode's lock; who locks it later is told ESTALE before
-//!   anything changes. Who got the inode before it was dead, and locks it before it is deleted, may
-//!   change it as ever: it is deleted after that.
+//! * **inode.I2** The inode table block equals the body whenever the inode's lock is free (except
+//!   for a lazy access time), so an inode can be dropped and loaded again; the sync points of the
+//!   new one cover those of the old one (`evicted`).
+//! * **inode.I3** An inode stays in memory while it has no names, is on the orphan list, is open,
+//!   or has dirty data or a lazy access time; and, while the kernel knows it, as long as it has
+//!   failures that may still have to be reported.
+//! * **inode.I4** The thread that deletes an inode sets `dead` under the shard's lock; the cache
+//!   does not hand out the inode after that.
+//! * **inode.I5** `deleted` is set under the inode's lock; a thread that locks the inode later gets
+//!   ESTALE before anything changes. A thread that got the inode before it was dead, and locks it
+//!   before it is deleted, may change it as usual: the deletion follows.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -26,38 +26,38 @@ use super::Inode;
 use crate::types::Ino;
 
 const SHARDS: usize = 64;
-/// Inodes that stay in memory without being needed, over all shards.
+/// Inodes in memory, over all shards, above which unused ones are evicted.
 const CAPACITY: usize = 16 << 10;
-/// Inodes that are looked at for one that may leave.
+/// The most inodes that one search for an evictable one examines.
 const LOOKS: usize = 16;
-/// Stale numbers that a shard's queue may hold beside as many as it has inodes.
+/// Stale numbers that a shard's queue may hold, in addition to one for each of its inodes.
 const QUEUE_SLACK: usize = 256;
 
 #[derive(Default)]
-pub(super) struct Shard {
-    pub(super) inodes: HashMap<Ino, Entry>,
-    /// How often the kernel was told of each inode and has not forgotten it; also of inodes that
-    /// left memory.
-    pub(super) lookups: HashMap<Ino, u64>,
-    /// Candidates for leaving, oldest first. A number may be stale.
+pub(crate) struct Shard {
+    pub(crate) inodes: HashMap<Ino, Entry>,
+    /// The kernel's lookup count of each inode that it has not forgotten, also of inodes that left
+    /// memory.
+    pub(crate) lookups: HashMap<Ino, u64>,
+    /// Candidates for eviction, oldest first. A number may be stale.
     queue: VecDeque<Ino>,
-    /// The last search found none that may leave.
+    /// The last search found no evictable inode.
     stuck: bool,
-    /// Sync points of all inodes that left (inode.I2).
+    /// Merged sync points of all evicted inodes (inode.I2).
     pub(super) evicted: CommitPoint,
 }
 
-pub(super) struct Entry {
-    pub(super) inode: Arc<Inode>,
-    /// Used since it was last looked at for leaving.
+pub(crate) struct Entry {
+    pub(crate) inode: Arc<Inode>,
+    /// Used since eviction last examined it.
     referenced: AtomicBool,
 }
 
 /// All inodes in memory.
 pub(crate) struct InodeCache {
-    pub(super) shards: Box<[Mutex<Shard>]>,
-    /// Counts what happens to inodes without names.
-    pub(super) nameless_changes: AtomicU64,
+    pub(crate) shards: Box<[Mutex<Shard>]>,
+    /// Counts changes of inodes without names.
+    pub(crate) nameless_changes: AtomicU64,
 }
 
 impl Default for InodeCache {
@@ -73,7 +73,7 @@ impl Default for InodeCache {
 }
 
 impl InodeCache {
-    pub(super) fn shard(&self, ino: Ino) -> &Mutex<Shard> {
+    pub(crate) fn shard(&self, ino: Ino) -> &Mutex<Shard> {
         &self.shards[ino as usize % SHARDS]
     }
 
@@ -86,12 +86,12 @@ impl InodeCache {
         all
     }
 
-    pub(super) fn nameless_changed(&self) {
+    pub(crate) fn nameless_changed(&self) {
         self.nameless_changes.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether an inode that `of` takes has no name any more, and is not gone yet.
-    pub(super) fn any_nameless(&self, of: impl Fn(&Inode) -> bool) -> bool {
+    /// Whether an inode that `of` selects has no name any more and is not deleted yet.
+    pub(crate) fn any_nameless(&self, of: impl Fn(&Inode) -> bool) -> bool {
         let nameless = |e: &Entry| e.inode.unlinked.load(Ordering::Acquire) && of(&e.inode);
         let in_shard = |s: &Mutex<Shard>| s.lock().inodes.values().any(nameless);
         self.shards.iter().any(in_shard)
@@ -101,14 +101,14 @@ impl InodeCache {
     pub(crate) fn find(&self, ino: Ino) -> Option<Arc<Inode>> {
         let shard = self.shard(ino).lock();
         let entry = shard.inodes.get(&ino)?;
-        // A store at every look would bounce the cache line between cores.
+        // A store at every lookup would bounce the cache line between cores.
         if !entry.referenced.load(Ordering::Relaxed) {
             entry.referenced.store(true, Ordering::Relaxed);
         }
         Some(entry.inode.clone())
     }
 
-    /// Numbers of inodes in memory, and of lookups the kernel holds.
+    /// The number of inodes in memory, and of inodes that the kernel holds lookups of.
     pub(crate) fn counts(&self) -> (u64, u64) {
         self.shards.iter().fold((0, 0), |(a, b), s| {
             let s = s.lock();
@@ -128,14 +128,14 @@ impl Shard {
                 referenced: AtomicBool::new(false),
             },
         );
-        // One that is deleted leaves after its number is free.
+        // A deleted inode leaves the cache only after its number is free.
         debug_assert!(
             before.is_none_or(|e| e.inode.dead.load(Ordering::Acquire)),
             "inode.I1: two inodes have the number {ino}"
         );
         self.queue.push_back(ino);
         if self.queue.len() > 2 * self.inodes.len() + QUEUE_SLACK {
-            // Numbers of deleted inodes pile up.
+            // Numbers of deleted inodes accumulate.
             let mut seen = HashSet::new();
             let inodes = &self.inodes;
             self.queue
@@ -143,8 +143,8 @@ impl Shard {
         }
     }
 
-    /// Lets inodes go that nobody needs while there are too many. Where none may leave, as while an
-    /// archive is unpacked, each new one has one other looked at.
+    /// Evicts unused inodes while there are too many. While no inode may leave, as when an archive
+    /// is unpacked, each insertion examines only one other inode.
     fn make_room(&mut self) {
         while self.inodes.len() >= CAPACITY / SHARDS {
             self.stuck = !self.evict_one(if self.stuck { 1 } else { LOOKS });
@@ -154,7 +154,7 @@ impl Shard {
         }
     }
 
-    /// Lets one inode go that nobody needs, of so many that are looked at.
+    /// Evicts one unused inode, examining at most `looks`.
     fn evict_one(&mut self, looks: usize) -> bool {
         for _ in 0..looks {
             let Some(ino) = self.queue.pop_front() else {
@@ -179,15 +179,14 @@ impl Shard {
         false
     }
 
-    /// If nobody uses the nameless inode any more, marks it dead and returns it to be deleted
-    /// (inode.I4).
-    pub(super) fn claim(&mut self, ino: Ino) -> Option<Arc<Inode>> {
+    /// Marks a nameless inode without users dead, and returns it for deletion (inode.I4).
+    pub(crate) fn claim(&mut self, ino: Ino) -> Option<Arc<Inode>> {
         let inode = &self.inodes.get(&ino)?.inode;
         let gone = inode.unlinked.load(Ordering::Acquire) && self.take(inode);
         gone.then(|| inode.clone())
     }
 
-    /// Marks an inode dead that nobody uses; says whether that is so.
+    /// Marks an inode without users dead; returns whether it had none.
     pub(super) fn take(&self, inode: &Inode) -> bool {
         inode.opens.load(Ordering::Acquire) == 0
             && !self.lookups.contains_key(&inode.ino)
@@ -196,7 +195,7 @@ impl Shard {
 }
 
 impl Inode {
-    /// Whether the cache holds the only reference and nothing is lost with the inode (inode.I3).
+    /// Whether the cache holds the only reference, and nothing is lost with the inode (inode.I3).
     fn may_leave(self: &Arc<Inode>) -> bool {
         Arc::strong_count(self) == 1
             && self.opens.load(Ordering::Acquire) == 0

@@ -1,5 +1,5 @@
-//! Operations that meet the deletion of what they work on. No kernel forgets what it still asks
-//! about, but a program that plays one can.
+//! Operations on an inode while it is being deleted. A kernel never forgets an inode that it still
+//! uses, but a program that imitates a kernel can.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
@@ -35,7 +35,7 @@ const OPERATIONS: [Operation; 5] = [
     },
 ];
 
-/// The operation waits for the inode's lock when the last user lets go of it (inode.I5).
+/// The operation waits for the inode's lock when the last user releases it (inode.I5).
 #[test]
 fn a_change_of_what_is_being_deleted_is_whole_or_refused() {
     let device = mkfs(16, &Mkfs::blocks(1024).feature("project"));
@@ -68,7 +68,7 @@ fn a_change_of_what_is_being_deleted_is_whole_or_refused() {
     fsck(&device);
 }
 
-/// It has the file as the kernel has it open, and comes when that was forgotten.
+/// The caller has the file as if open in the kernel, and writes after it was forgotten.
 #[test]
 fn what_is_deleted_takes_no_writes() {
     for features in ["inline_data", "^inline_data"] {
@@ -94,7 +94,7 @@ fn what_is_deleted_takes_no_writes() {
     }
 }
 
-/// It was there first: the deletion waits for the lock, and takes away what was written (inode.I5).
+/// The writer has the lock first: the deletion waits for it, and frees what was written (inode.I5).
 #[test]
 fn who_has_the_lock_goes_on_while_the_last_user_lets_go() {
     for features in ["inline_data", "^inline_data"] {
@@ -121,7 +121,8 @@ fn who_has_the_lock_goes_on_while_the_last_user_lets_go() {
     }
 }
 
-/// Who guesses the number of a file that is being made finds that file, or none (inode.I1).
+/// A caller that guesses the number of a file that is being made finds that file or none
+/// (inode.I1).
 #[test]
 fn a_guessed_number_is_of_one_inode() {
     let device = mkfs(16, &Mkfs::blocks(1024));

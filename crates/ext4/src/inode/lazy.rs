@@ -9,8 +9,8 @@ use super::store::InodeStore;
 const MAX_LAZY: u64 = 8192;
 
 impl InodeStore {
-    /// Whether the inode may be written later, and if so, remembers that it must. The caller holds
-    /// its lock.
+    /// Marks the inode to be written later, if that is allowed; returns whether it is. The caller
+    /// holds its lock.
     pub(crate) fn put_off(&self, inode: &Inode) -> bool {
         let lazy = &self.lazy;
         if inode.lazy.load(Ordering::Acquire) {
@@ -24,14 +24,14 @@ impl InodeStore {
         true
     }
 
-    /// The inode was written, its access time with it.
+    /// Notes that the inode was written, its access time with it.
     pub(super) fn no_longer_lazy(&self, inode: &Inode) {
         if inode.lazy.swap(false, Ordering::AcqRel) {
             self.lazy.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    /// Whether there are such inodes.
+    /// Whether there are such access times.
     pub(crate) fn any_lazy(&self) -> bool {
         self.lazy.load(Ordering::Relaxed) > 0
     }

@@ -1,10 +1,10 @@
-//! Orphans: inodes to be deleted or truncated when the volume is opened next, should that not
-//! happen now ("Orphan inodes" and "Orphan file" in the ext4 documentation).
+//! Orphans: inodes that the next opening of the volume deletes or truncates if this mount does not
+//! get to it ("Orphan inodes" and "Orphan file" in the ext4 documentation).
 //!
-//! With the orphan file a slot of it names the inode; without, or when it is full, a list does that
-//! begins in the superblock and goes on through `i_dtime`. The list is linked both ways in memory;
-//! while an inode is on it, its `i_dtime` on disk belongs to the list and is changed under the
-//! list's lock only.
+//! With the orphan file, one of its slots names the inode. Without it, or when it is full, the
+//! orphan list does: it begins in the superblock and continues through `i_dtime`. In memory the
+//! list is doubly linked. While an inode is on the list, its `i_dtime` on disk belongs to the list
+//! and changes only under the list's lock.
 
 use std::sync::atomic::Ordering;
 
@@ -12,17 +12,18 @@ use stetfs_journal::Handle;
 use stetfs_ondisk::ext4::orphan_file;
 
 use super::Inode;
-use super::body::InodeBody;
-use super::orphans::{OrphanPlace, not_listed};
+use super::orphans::not_listed;
 use super::store::InodeStore;
 use crate::error::{FsError, Result};
+use crate::state::body::InodeBody;
+use crate::state::orphan_place::OrphanPlace;
 use crate::types::Ino;
 use stetfs_ondisk::num::count32;
 
 impl InodeStore {
     /// Remembers on the volume that the inode is to be deleted (no links) or truncated to its size
-    /// (links). The caller holds its lock, and writes the inode in the same transaction.
-    /// `credits::ORPHAN`.
+    /// (links). The caller holds the inode's lock, and writes the inode in the same transaction.
+    /// Credits: `credits::ORPHAN`.
     pub(crate) fn orphan_add(
         &self,
         h: &Handle<'_>,
@@ -41,8 +42,8 @@ impl InodeStore {
         Ok(())
     }
 
-    /// Forgets what [`orphan_add`](Self::orphan_add) remembered. The caller writes the inode.
-    /// `credits::ORPHAN`.
+    /// Removes what [`orphan_add`](Self::orphan_add) remembered. The caller writes the inode.
+    /// Credits: `credits::ORPHAN`.
     pub(crate) fn orphan_del(
         &self,
         h: &Handle<'_>,
@@ -97,13 +98,13 @@ impl InodeStore {
         Ok(())
     }
 
-    /// `None` when there is no file, or no room in it.
+    /// Puts an inode into the orphan file; `None` when there is no file, or no room in it.
     fn orphan_file_add(&self, h: &Handle<'_>, ino: Ino) -> Result<Option<OrphanPlace>> {
         let Some(file) = &self.orphans.file else {
             return Ok(None);
         };
         let count = self.orphans.free.len();
-        // Threads start at different blocks, so that their transactions share as little as can be.
+        // Threads start at different blocks, so that their transactions share as few as possible.
         let start = if count == 0 {
             0
         } else {
@@ -143,7 +144,7 @@ impl InodeStore {
             FsError::corrupt(
                 "orphan file",
                 0,
-                format!("inode {ino} is in it, and there is none"),
+                format!("inode {ino} is recorded in it, but the volume has none"),
             )
         })?;
         let (free, nr) = self.orphans.block(file, block as usize)?;
@@ -162,7 +163,7 @@ impl InodeStore {
     }
 }
 
-/// A small number that tells threads apart.
+/// A small number that is different for each thread.
 fn thread_number() -> usize {
     use std::sync::atomic::AtomicUsize;
     static NEXT: AtomicUsize = AtomicUsize::new(0);

@@ -1,4 +1,4 @@
-//! The orphans in memory.
+//! The orphan list and orphan file in memory.
 
 use std::collections::HashMap;
 
@@ -9,42 +9,28 @@ use crate::error::{FsError, Result};
 use crate::types::{BlockNr, Ino};
 use stetfs_ondisk::num::count32;
 
-/// Where an orphan is remembered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OrphanPlace {
-    /// On the list.
-    List,
-    /// In the orphan file.
-    File {
-        /// Index of the block in the file.
-        block: u32,
-        /// Slot in the block.
-        slot: u32,
-    },
-}
-
-/// The orphan file's blocks, all read and checked when the volume is opened.
+/// The orphan file's blocks. All are read and checked when the volume is opened.
 pub(crate) struct OrphanFile {
     /// Blocks of the file in order.
     pub(crate) blocks: Vec<BlockNr>,
-    /// Seed of their checksums; `None` on volumes without.
+    /// Seed of the blocks' checksums; `None` on volumes without checksums.
     pub(crate) seed: Option<u32>,
 }
 
-/// Both mechanisms in memory.
+/// The orphan list and orphan file in memory.
 pub(crate) struct Orphans {
     state: Mutex<State>,
     pub(super) file: Option<OrphanFile>,
-    /// Free slots of each block of the file. Who changes a block holds its lock.
+    /// Free slots of each block of the file. A thread that changes a block holds its lock.
     pub(super) free: Vec<Mutex<u32>>,
-    /// What became of those that were there when the volume was opened.
+    /// The report on the orphans that an earlier mount left.
     pub(crate) finished: parking_lot::Mutex<OrphansFinished>,
 }
 
-/// The list.
+/// The orphan list.
 pub(crate) struct State {
     pub(super) head: Ino,
-    /// Neighbours of each inode on the list: towards the head, away from it; 0 at the ends.
+    /// Neighbours of each inode on the list: towards the head, then away from it; 0 at the ends.
     pub(super) links: HashMap<Ino, (Ino, Ino)>,
 }
 
@@ -53,10 +39,10 @@ pub(super) fn not_listed(ino: Ino) -> FsError {
 }
 
 impl State {
-    /// What `i_dtime` of an inode on the list holds.
+    /// The value of `i_dtime` for an inode on the list.
     ///
     /// # Errors
-    /// It is not on the list: 0 would cut off those behind it.
+    /// `Corrupt` when the inode is not on the list: a 0 would cut off its successors.
     pub(super) fn next_of(&self, ino: Ino) -> Result<u32> {
         let links = self.links.get(&ino).ok_or_else(|| not_listed(ino))?;
         Ok(links.1)
@@ -64,8 +50,8 @@ impl State {
 }
 
 impl Orphans {
-    /// With the list as found on the volume (head first), and the file with its free slots per
-    /// block.
+    /// The state from the list as found on the volume (head first), and from the file with its free
+    /// slots per block.
     pub(crate) fn new(list: &[Ino], file: Option<(OrphanFile, Vec<u32>)>) -> Orphans {
         let mut links = HashMap::new();
         for (i, ino) in list.iter().enumerate() {
@@ -95,7 +81,7 @@ impl Orphans {
         self.state.lock()
     }
 
-    /// A block of the file: its free slots, and where it lies.
+    /// A block of the file: its free slots, and its block number.
     pub(super) fn block(&self, file: &OrphanFile, index: usize) -> Result<(&Mutex<u32>, BlockNr)> {
         let block = self.free.get(index).zip(file.blocks.get(index).copied());
         block.ok_or_else(|| FsError::corrupt("orphan file", 0, format!("it has no block {index}")))
@@ -113,14 +99,14 @@ impl Orphans {
     }
 }
 
-/// What became of the orphans of an earlier mount.
+/// The report on the orphans of an earlier mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OrphansFinished {
-    /// Inodes that had no name any more, deleted.
+    /// Inodes without a name, deleted.
     pub deleted: u64,
-    /// Files that were being truncated, truncated.
+    /// Files with a truncation under way, truncated.
     pub truncated: u64,
-    /// Left to e2fsck: the volume has errors, or they are damaged.
+    /// Inodes left to e2fsck, because the volume has errors or they are damaged.
     pub left: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The store of inodes: those in memory, their table, orphans and usage.
+//! `InodeStore`: inodes in memory, the inode table, orphans and usage.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -6,13 +6,13 @@ use std::sync::{Arc, OnceLock};
 use stetfs_ondisk::ext4::inode::InodeView;
 
 use super::Inode;
-use super::body::{InodeBody, is_ordinary};
 use super::cache::InodeCache;
 use super::orphans::Orphans;
 use crate::durability::MetadataLedger;
 use crate::error::{FsError, Result};
 use crate::quota::Quotas;
 use crate::space::Allocator;
+use crate::state::body::{InodeBody, is_ordinary};
 use crate::types::Ino;
 use crate::volume::Volume;
 use crate::xattr::Values;
@@ -21,21 +21,21 @@ use crate::xattr::Values;
 pub(crate) struct InodeStore {
     pub(crate) vol: Arc<Volume>,
     pub(crate) space: Arc<Allocator>,
-    pub(super) cache: InodeCache,
+    pub(crate) cache: InodeCache,
     /// The orphan list or file.
     pub(super) orphans: Orphans,
     /// Usage and limits of users, groups and projects, if the volume counts them.
     quotas: OnceLock<Quotas>,
-    /// What all users of attribute values in inodes of their own share.
+    /// State shared by all users of attribute values in inodes of their own.
     values: Arc<Values>,
     /// Inodes whose access time is newer in memory than in the journal.
     pub(super) lazy: AtomicU64,
-    /// Where blocks of the inode table could not be read together; 0: nowhere.
+    /// First block of the part of the inode table for which a joint read failed last; 0: none.
     unread: AtomicU64,
 }
 
 impl InodeStore {
-    /// Without inodes in memory.
+    /// A store without inodes in memory.
     pub(crate) fn new(vol: Arc<Volume>, space: Arc<Allocator>, orphans: Orphans) -> InodeStore {
         InodeStore {
             vol,
@@ -54,17 +54,17 @@ impl InodeStore {
         &self.orphans
     }
 
-    /// What all users of attribute values in inodes of their own share.
+    /// State shared by all users of attribute values in inodes of their own.
     pub(crate) fn values(&self) -> &Arc<Values> {
         &self.values
     }
 
-    /// Usage and limits, if they are counted: not on a volume that is only read.
+    /// Usage and limits, if they are counted. A volume that is only read counts none.
     pub(crate) fn quotas(&self) -> Option<&Quotas> {
         self.quotas.get()
     }
 
-    /// Counts from now on what inodes use. Once, when the volume is opened.
+    /// Counts from now on the usage of inodes. Called once, when the volume is opened.
     pub(crate) fn count_in(&self, quotas: Quotas) {
         let set = self.quotas.set(quotas);
         debug_assert!(set.is_ok(), "quotas are read once");
@@ -80,7 +80,7 @@ impl InodeStore {
         self.cache.find(ino)
     }
 
-    /// Numbers of inodes in memory, and of lookups the kernel holds.
+    /// The number of inodes in memory, and of inodes that the kernel holds lookups of.
     pub(crate) fn counts(&self) -> (u64, u64) {
         self.cache.counts()
     }
@@ -120,7 +120,8 @@ impl InodeStore {
         let found = self.vol.cache.find(nr);
         if found.is_none_or(|block| block.peek().is_none()) {
             let (first, count) = self.space.inodes_beside(ino)?;
-            // Where one of them cannot be read, this one may be; all are not tried again for each.
+            // If another block of the part cannot be read, this one still may be; the whole part is
+            // not tried again for each inode.
             if self.unread.load(Ordering::Relaxed) != first
                 && self.vol.cache.prefetch(first, count).is_err()
             {
@@ -156,8 +157,8 @@ impl InodeStore {
         if let Some(entry) = shard.inodes.get(&ino) {
             return Ok(entry.inode.clone());
         }
-        // Somebody may have loaded, changed and dropped it since it was read above; what the block
-        // holds now, under the shard's lock, is the latest (inode.I2).
+        // Another thread may have loaded, changed and dropped the inode since it was read above.
+        // The content of the block now, under the shard's lock, is the latest (inode.I2).
         let body = InodeBody::new(slot()?, &self.vol.geo)?;
         let metadata = MetadataLedger::after(shard.evicted.clone());
         let inode = Arc::new(Inode::new(ino, body, metadata)?);
@@ -166,11 +167,11 @@ impl InodeStore {
     }
 
     /// Puts a new inode into the cache.
-    pub(super) fn add_inode(&self, inode: Arc<Inode>) {
+    pub(crate) fn add_inode(&self, inode: Arc<Inode>) {
         self.cache.shard(inode.ino).lock().insert(inode);
     }
 
-    /// Takes a deleted inode out of the cache. Its number is free already and may be that of a new
+    /// Takes a deleted inode out of the cache. Its number is free already and may belong to a new
     /// file, which stays.
     pub(crate) fn drop_inode(&self, inode: &Arc<Inode>) {
         let mut shard = self.cache.shard(inode.ino).lock();
@@ -182,21 +183,21 @@ impl InodeStore {
         self.cache.nameless_changed();
     }
 
-    /// Counts one reference that the kernel will give back with [`forget`](crate::Fs::forget).
-    /// Every answer that names an inode to the kernel (lookup, create …) counts one.
+    /// Counts one reference, which the kernel gives back with [`forget`](crate::Fs::forget). Every
+    /// answer that names an inode to the kernel (lookup, create …) counts one.
     pub(crate) fn count_lookup(&self, ino: Ino) {
         *self.cache.shard(ino).lock().lookups.entry(ino).or_insert(0) += 1;
     }
 
-    /// Marks an inode dead that nobody uses, so that it can be deleted in the transaction that
-    /// takes its last name away; says whether that is so. The caller holds its lock and deletes
-    /// it, or the journal has stopped.
+    /// Marks an inode without users dead, so that it can be deleted in the transaction that takes
+    /// its last name away; returns whether it had no users. The caller holds its lock and then
+    /// deletes it, unless the journal has stopped.
     pub(crate) fn take_unused(&self, inode: &Inode) -> bool {
         self.cache.shard(inode.ino).lock().take(inode)
     }
 
-    /// After a write to a file that nobody holds open here: the window that was not used for the
-    /// longest goes back, if there are too many.
+    /// Called after a write to a file without an open handle: if there are too many windows of such
+    /// files, releases the one that was unused for the longest time.
     pub(crate) fn limit_windows(&self, inode: &Inode) {
         let oldest = self.space.oldest_window(inode);
         if let Some(other) = oldest.and_then(|ino| self.cache.find(ino))

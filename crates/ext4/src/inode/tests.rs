@@ -38,7 +38,8 @@ fn a_crash_leaves_orphans_that_the_next_mount_deletes() {
             let made: Vec<_> = (0..count)
                 .map(|_| nameless(&fs, libc::S_IFREG | 0o600))
                 .collect();
-            // The two blocks of the file have room for 1022 each; the list takes the others.
+            // The two blocks of the file have room for 1022 orphans each; the others go to the
+            // list.
             let listed = made
                 .iter()
                 .filter(|i| i.body.read().orphan == Some(OrphanPlace::List));
@@ -48,7 +49,7 @@ fn a_crash_leaves_orphans_that_the_next_mount_deletes() {
                 0
             };
             assert_eq!(listed.count(), usize::saturating_sub(count, room));
-            // Some go in between: from the middle of the list and from its ends.
+            // Some are deleted in between: from the middle of the list and from its ends.
             for inode in made.iter().step_by(3) {
                 fs.iput(inode);
             }
@@ -71,7 +72,7 @@ fn a_crash_leaves_orphans_that_the_next_mount_deletes() {
     }
 }
 
-/// A file without a name that is cut short, or made longer, stays an orphan.
+/// A file without a name stays an orphan when its size changes.
 #[test]
 fn a_truncated_file_without_a_name_is_still_an_orphan() {
     for options in [
@@ -109,7 +110,7 @@ fn a_truncated_file_without_a_name_is_still_an_orphan() {
     }
 }
 
-/// Who deletes an inode takes it out of the cache after the handle is gone: when the transaction
+/// A deletion removes the inode from the cache after its handle has stopped. If the transaction
 /// commits just then, another thread's new file may have the number.
 #[test]
 fn a_new_file_with_the_number_of_a_deleted_one_stays() {
@@ -198,7 +199,7 @@ fn the_cache_is_bounded_and_loses_nothing() {
     for (i, ino) in made.iter().enumerate() {
         assert_eq!(fs.getattr(*ino).unwrap().uid, i as u32);
     }
-    // A sync of an inode that left and came back still waits for its last change.
+    // A sync of an inode that left memory and was loaded again still waits for its last change.
     let back = fs.inodes.iget(made[0]).unwrap();
     assert!(!back.metadata.lock().upto(true).is_none());
 }

@@ -1,4 +1,4 @@
-//! Putting an inode into the journal.
+//! Writing an inode into the journal.
 
 use std::sync::atomic::Ordering;
 
@@ -6,20 +6,20 @@ use stetfs_journal::{CommitPoint, Handle};
 use stetfs_ondisk::ext4::inode::InodeView;
 
 use super::Inode;
-use super::body::InodeBody;
-use super::orphans::OrphanPlace;
 use super::store::InodeStore;
 use crate::durability::MetadataLedger;
 use crate::error::{FsError, Result};
+use crate::state::body::InodeBody;
+use crate::state::orphan_place::OrphanPlace;
 use crate::types::Ino;
 
 impl InodeStore {
-    /// Puts the body into the inode table within `h` (`credits::WRITE_INODE`) and notes for syncs
+    /// Puts the body into the inode table within `h` (`credits::WRITE_INODE`), and notes for syncs
     /// that the inode changed. The caller holds the inode's lock.
     ///
     /// # Errors
-    /// ESTALE when the inode is deleted. Who changes anything else before it asks first
-    /// ([`Inode::check_alive`]).
+    /// ESTALE when the inode is deleted. A caller that changes more than the inode calls
+    /// [`Inode::check_alive`] first.
     pub(crate) fn write_inode(
         &self,
         h: &Handle<'_>,
@@ -30,8 +30,8 @@ impl InodeStore {
         self.store_inode(h, inode, body)
     }
 
-    /// [`write_inode`](Self::write_inode) of a directory of which names changed alone: records of
-    /// files know of these.
+    /// [`write_inode`](Self::write_inode) of a directory of which only names changed. Records of
+    /// files track changes of names by themselves.
     pub(crate) fn write_listing(
         &self,
         h: &Handle<'_>,
@@ -42,8 +42,8 @@ impl InodeStore {
         self.put_inode(h, dir, body)
     }
 
-    /// [`write_inode`](Self::write_inode) for a change without which the data could not be read
-    /// back (size, extents): fdatasync waits for it, too.
+    /// [`write_inode`](Self::write_inode) for a change that is needed to read the data back (size,
+    /// extents): fdatasync waits for it, too.
     pub(crate) fn write_inode_data(
         &self,
         h: &Handle<'_>,
@@ -55,13 +55,13 @@ impl InodeStore {
         Ok(())
     }
 
-    /// Notes that the inode changed in what is needed to find its data.
+    /// Notes a change of the inode that is needed to find its data.
     pub(crate) fn needed(&self, h: &Handle<'_>, inode: &Inode) {
         inode.metadata.lock().needed(&h.point());
         self.note_change(h, inode, MetadataLedger::unrecorded_need);
     }
 
-    /// Notes a change of the inode for file-level records, if there are any.
+    /// Notes a change of the inode for records of files, if there are any.
     pub(crate) fn note_change(
         &self,
         h: &Handle<'_>,
@@ -73,15 +73,14 @@ impl InodeStore {
         }
     }
 
-    /// Notes that `count` file blocks from `first` on got another place, or other journaled
-    /// content.
+    /// Notes that `count` file blocks from `first` on have a new place, or new journaled content.
     pub(crate) fn note_blocks(&self, h: &Handle<'_>, inode: &Inode, first: u32, count: u32) {
         self.note_change(h, inode, |c, point| {
             c.moved(first, count, point, &self.vol.valid());
         });
     }
 
-    /// [`write_inode`](Self::write_inode) without a look at whether it is being deleted.
+    /// [`write_inode`](Self::write_inode) without the check whether the inode is deleted.
     pub(crate) fn store_inode(
         &self,
         h: &Handle<'_>,
@@ -93,7 +92,7 @@ impl InodeStore {
         Ok(())
     }
 
-    /// [`store_inode`](Self::store_inode) without a note for records.
+    /// [`store_inode`](Self::store_inode) without the note for records.
     fn put_inode(&self, h: &Handle<'_>, inode: &Inode, body: &mut InodeBody) -> Result<()> {
         // While the inode is on the orphan list its `i_dtime` belongs to the list.
         let list = (body.orphan == Some(OrphanPlace::List)).then(|| self.orphans.lock());
@@ -116,8 +115,8 @@ impl InodeStore {
         Ok(())
     }
 
-    /// Changes `i_dtime` of an inode whose body somebody else may hold: only for neighbours on the
-    /// orphan list, under its lock.
+    /// Changes `i_dtime` of an inode whose body another thread may hold locked. Only for neighbours
+    /// on the orphan list, under the list's lock.
     pub(super) fn patch_dtime(&self, h: &Handle<'_>, ino: Ino, dtime: u32) -> Result<()> {
         self.change_slot(h, ino, |slot| {
             if let Ok(mut view) = InodeView::new(slot) {

@@ -1,4 +1,4 @@
-//! What must hold before a name may come or go.
+//! Checks before a name is added or removed.
 
 use stetfs_journal::Ino;
 use stetfs_ondisk::ext4::dirent;
@@ -9,15 +9,15 @@ use super::store::Namespace;
 use crate::error::{FsError, Result};
 use crate::inode::InodeBody;
 
-pub(super) fn errno<T>(e: i32) -> Result<T> {
+pub(crate) fn errno<T>(e: i32) -> Result<T> {
     Err(FsError::Errno(e))
 }
 
-/// A name that may be looked up.
+/// Checks that a name may be looked up.
 ///
 /// # Errors
-/// ENOENT if empty, ENAMETOOLONG above 255 bytes, EINVAL with a slash or NUL.
-pub(super) fn check_name(name: &[u8]) -> Result<()> {
+/// ENOENT if it is empty, ENAMETOOLONG above 255 bytes, EINVAL with a slash or NUL.
+pub(crate) fn check_name(name: &[u8]) -> Result<()> {
     match name.len() {
         0 => errno(libc::ENOENT),
         n if n > dirent::NAME_MAX => errno(libc::ENAMETOOLONG),
@@ -27,12 +27,12 @@ pub(super) fn check_name(name: &[u8]) -> Result<()> {
 }
 
 /// Whether the name is `.` or `..`.
-pub(super) fn is_dots(name: &[u8]) -> bool {
+pub(crate) fn is_dots(name: &[u8]) -> bool {
     name == b"." || name == b".."
 }
 
-/// A body that is a directory's.
-pub(super) fn check_dir(body: &InodeBody) -> Result<()> {
+/// Checks that a body is that of a directory.
+pub(crate) fn check_dir(body: &InodeBody) -> Result<()> {
     if body.is_dir() {
         Ok(())
     } else {
@@ -40,11 +40,11 @@ pub(super) fn check_dir(body: &InodeBody) -> Result<()> {
     }
 }
 
-/// A name may be added to the directory.
+/// Checks that a name may be added to the directory.
 ///
 /// # Errors
-/// ENOTDIR, EPERM if it is immutable, ENOENT if it was removed.
-pub(super) fn may_add(dir: &InodeBody) -> Result<()> {
+/// ENOTDIR; EPERM if it is immutable; ENOENT if it was removed.
+pub(crate) fn may_add(dir: &InodeBody) -> Result<()> {
     check_dir(dir)?;
     match () {
         () if dir.flags().contains(InodeFlags::IMMUTABLE) => errno(libc::EPERM),
@@ -53,8 +53,8 @@ pub(super) fn may_add(dir: &InodeBody) -> Result<()> {
     }
 }
 
-/// Names may be taken away from the directory.
-pub(super) fn may_remove(dir: &InodeBody) -> Result<()> {
+/// Checks that names may be removed from the directory.
+pub(crate) fn may_remove(dir: &InodeBody) -> Result<()> {
     may_add(dir)?;
     if dir.flags().contains(InodeFlags::APPEND) {
         errno(libc::EPERM)
@@ -63,8 +63,8 @@ pub(super) fn may_remove(dir: &InodeBody) -> Result<()> {
     }
 }
 
-/// The names of this inode may change.
-pub(super) fn may_unname(victim: &InodeBody) -> Result<()> {
+/// Checks that the names of this inode may change.
+pub(crate) fn may_unname(victim: &InodeBody) -> Result<()> {
     if victim
         .flags()
         .intersects(InodeFlags::IMMUTABLE | InodeFlags::APPEND)
@@ -75,9 +75,9 @@ pub(super) fn may_unname(victim: &InodeBody) -> Result<()> {
     }
 }
 
-/// An entry must not name the directory it is in or another inode that is locked already: locking
-/// it would wait forever. Only damage makes such entries.
-pub(super) fn check_distinct(dirs: &[Ino], child: Ino) -> Result<()> {
+/// Checks that an entry does not name its own directory or another inode that is already locked:
+/// locking it again would wait forever. Only damage makes such entries.
+pub(crate) fn check_distinct(dirs: &[Ino], child: Ino) -> Result<()> {
     match dirs.iter().find(|d| **d == child) {
         Some(dir) => Err(FsError::corrupt(
             "directory",
@@ -89,9 +89,11 @@ pub(super) fn check_distinct(dirs: &[Ino], child: Ino) -> Result<()> {
 }
 
 impl Namespace {
+    /// Checks that the directory can have one more subdirectory.
+    ///
     /// # Errors
     /// EMLINK if the directory can have no more subdirectories.
-    pub(super) fn may_add_subdir(&self, dir: &InodeBody) -> Result<()> {
+    pub(crate) fn may_add_subdir(&self, dir: &InodeBody) -> Result<()> {
         let unlimited =
             self.vol.geo.ro_compat.contains(RoCompat::DIR_NLINK) && self.dir_is_indexed(dir);
         if dir.links() >= LINK_MAX && !unlimited {
@@ -102,7 +104,7 @@ impl Namespace {
     }
 
     /// Counts a new subdirectory. A directory with more than 65000 links shows 1 (`dir_nlink`).
-    pub(super) fn add_subdir(&self, dir: &mut InodeBody) {
+    pub(crate) fn add_subdir(&self, dir: &mut InodeBody) {
         let links = dir.links();
         let uncounted = links == 1 || links >= LINK_MAX;
         let now = if uncounted && self.dir_is_indexed(dir) {
@@ -113,8 +115,8 @@ impl Namespace {
         dir.set_links(now);
     }
 
-    /// Counts a subdirectory that went.
-    pub(super) fn drop_subdir(&self, dir: &mut InodeBody) {
+    /// Counts the removal of a subdirectory.
+    pub(crate) fn drop_subdir(&self, dir: &mut InodeBody) {
         let links = dir.links();
         if links > 2 {
             dir.set_links(links - 1);

@@ -1,4 +1,4 @@
-//! The store of names.
+//! `Namespace`: the store of names.
 
 use std::sync::Arc;
 
@@ -8,17 +8,17 @@ use crate::data::DataStore;
 use crate::inode::InodeStore;
 use crate::volume::Volume;
 
-/// Looks into directories and changes their entries.
+/// Looks up entries of directories and changes them.
 pub(crate) struct Namespace {
     pub(super) vol: Arc<Volume>,
     pub(super) inodes: Arc<InodeStore>,
     pub(super) data: Arc<DataStore>,
-    /// One rename that moves a directory to another parent at a time.
-    pub(super) rename_lock: Mutex<()>,
+    /// Held by a rename between directories, so that one such rename runs at a time.
+    pub(crate) rename_lock: Mutex<()>,
 }
 
 impl Namespace {
-    /// Over the directories' data.
+    /// A store over the data of directories.
     pub(crate) fn new(data: Arc<DataStore>) -> Namespace {
         Namespace {
             vol: Arc::clone(&data.vol),

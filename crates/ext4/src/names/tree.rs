@@ -1,4 +1,4 @@
-//! Where a directory lies in the tree.
+//! The ancestors of a directory.
 
 use std::collections::HashSet;
 
@@ -7,23 +7,23 @@ use super::store::Namespace;
 use crate::error::{FsError, Result};
 use crate::types::{Ino, ROOT_INO};
 
-/// A directory and all above it.
-pub(super) struct Ancestry(HashSet<Ino>);
+/// A directory and all its ancestors.
+pub(crate) struct Ancestry(HashSet<Ino>);
 
 impl Ancestry {
-    /// Whether `dir` is the directory itself or lies above it.
-    pub(super) fn contains(&self, dir: Ino) -> bool {
+    /// Whether `dir` is the directory itself or an ancestor.
+    pub(crate) fn contains(&self, dir: Ino) -> bool {
         self.0.contains(&dir)
     }
 }
 
 impl Namespace {
-    /// A directory and all above it, up to the root. It stays true while the caller holds
-    /// `rename_lock`; no inode may be locked.
+    /// A directory and all its ancestors, up to the root. The result stays true while the caller
+    /// holds `rename_lock`. The caller holds no inode lock.
     ///
     /// # Errors
     /// ENOTDIR, ENOENT for a directory that was removed, EUCLEAN for a loop.
-    pub(super) fn ancestry(&self, dir: Ino) -> Result<Ancestry> {
+    pub(crate) fn ancestry(&self, dir: Ino) -> Result<Ancestry> {
         let mut seen = HashSet::new();
         let mut at = dir;
         while seen.insert(at) {
@@ -38,7 +38,7 @@ impl Namespace {
             }
             at = self.dir_parent(&inode, &body)?;
         }
-        let detail = format!("the way up from directory {dir} comes back to {at}");
+        let detail = format!("the parents of directory {dir} form a loop at {at}");
         self.vol
             .noted(Err(FsError::corrupt("directory", 0, detail)))
     }

@@ -1,35 +1,32 @@
 //! Usage and limits of users, groups and projects (feature `quota`: hidden inodes with a file of
 //! entries each).
 //!
-//! All entries are in memory while the volume is open for writing. What an inode uses is counted
-//! where the inode is put into the journal, in the same transaction: the difference to what was
-//! counted of it before (`InodeBody::counted`). So no operation counts anything itself, and after a
-//! crash the entries say what the inodes do.
+//! All entries are in memory while the volume is open for writing. Usage is counted where an inode
+//! is put into the journal, in the same transaction: the difference to what was counted of the
+//! inode before (`InodeBody::counted`). So no operation counts usage itself, and after a crash the
+//! entries agree with the inodes.
 //!
 //! Invariants:
-//! * **quota.Q1** An account in memory equals its entry in the cache block, but for promises.
+//! * **quota.Q1** An account in memory equals its entry in the cache block, except for promises.
 //! * **quota.Q2** Accounts are only added, with the quota file's inode locked; an entry never
 //!   moves.
-//! * **quota.Q3** Who gives an id its first file opens its account before his handle begins
-//!   ([`Fs::promise`]).
-//! * **quota.Q4** Blocks of a quota file change under the lock of the accounts, from when they are
-//!   read until they are written back.
+//! * **quota.Q3** An operation that gives an id its first file opens the id's account before its
+//!   handle begins ([`Fs::promise`]).
+//! * **quota.Q4** Blocks of a quota file change under the lock of the accounts, which is held from
+//!   their read to their write.
 //!
-//! | file | what it does |
+//! | file | content |
 //! | --- | --- |
 //! | `tree` | the format's tree, without I/O |
-//! | `store` | the blocks of quota files; opening; new accounts |
-//! | `usage` | what an inode uses, and counting it |
-//! | `promise` | limits: an operation learns of EDQUOT before it has changed anything |
+//! | `ops/quota/store` | the blocks of quota files; opening; new accounts |
+//! | `usage` | the usage of inodes, and counting it |
+//! | `promise` | limits: an operation gets EDQUOT before it has changed anything |
 
 mod project;
-mod promise;
-mod report;
-mod store;
-mod tally;
+pub(crate) mod promise;
 #[cfg(test)]
 mod tests;
-mod tree;
+pub(crate) mod tree;
 mod usage;
 
 use std::collections::{HashMap, HashSet};
@@ -39,59 +36,58 @@ use stetfs_journal::{BlockNr, Credits};
 use stetfs_ondisk::ext4::quota::{Entry, Info, QuotaKind};
 use stetfs_sync::Mutex;
 
+pub(crate) use crate::state::tally::{Owner, Usage};
 pub(crate) use project::check_project;
 pub(crate) use promise::Promise;
-pub use report::QuotaUsage;
-pub(crate) use tally::{Owner, Tally, Usage};
 
-use self::tally::KINDS;
 use crate::inode::Inode;
+pub(crate) use crate::state::tally::KINDS;
 
-/// Credits of every handle on top of its own, for each quota file: the entries of two inodes, or of
-/// an old and a new owner, and one more.
-const CREDITS: Credits = 3;
+/// Extra credits of every handle for each quota file: the entries of two inodes, or of an old and a
+/// new owner, and one more.
+pub(crate) const CREDITS: Credits = 3;
 
 /// The quota files of a volume that is open for writing.
 pub(crate) struct Quotas {
-    /// The kinds that the volume counts.
-    files: Vec<QuotaFile>,
-    /// By kind.
-    accounts: Mutex<[Accounts; KINDS]>,
+    /// A file for each kind that the volume counts.
+    pub(crate) files: Vec<QuotaFile>,
+    /// The accounts, by kind.
+    pub(crate) accounts: Mutex<[Accounts; KINDS]>,
 }
 
 /// A quota file.
-struct QuotaFile {
-    kind: QuotaKind,
-    inode: Arc<Inode>,
+pub(crate) struct QuotaFile {
+    pub(crate) kind: QuotaKind,
+    pub(crate) inode: Arc<Inode>,
 }
 
 impl QuotaFile {
-    fn index(&self) -> usize {
+    pub(crate) fn index(&self) -> usize {
         self.kind as usize
     }
 }
 
 /// The accounts of one kind.
 #[derive(Default)]
-struct Accounts {
-    info: Option<Info>,
+pub(crate) struct Accounts {
+    pub(crate) info: Option<Info>,
     /// Ids whose entries have no reference yet.
-    loose: HashSet<u32>,
-    by_id: HashMap<u32, Account>,
+    pub(crate) loose: HashSet<u32>,
+    pub(crate) by_id: HashMap<u32, Account>,
 }
 
-/// One id's usage and limits.
+/// Usage and limits of one id.
 #[derive(Clone, Copy, Debug)]
-struct Account {
-    entry: Entry,
-    /// The leaf in which it is: a block of the file.
-    leaf: u32,
-    /// The block of the volume in which the entry is.
-    nr: BlockNr,
-    /// Where in it.
-    offset: usize,
+pub(crate) struct Account {
+    pub(crate) entry: Entry,
+    /// The leaf of its entry: a block of the file.
+    pub(crate) leaf: u32,
+    /// The block of the volume with the entry.
+    pub(crate) nr: BlockNr,
+    /// Byte offset of the entry in the block.
+    pub(crate) offset: usize,
     /// Space promised to operations under way, bytes.
-    promised_space: u64,
-    /// Inodes promised to them.
-    promised_inodes: u64,
+    pub(crate) promised_space: u64,
+    /// Inodes promised to operations under way.
+    pub(crate) promised_inodes: u64,
 }

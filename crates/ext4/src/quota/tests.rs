@@ -13,7 +13,7 @@ use stetfs_testkit::Mkfs;
 
 use crate::error::FsError;
 use crate::fs::Fs;
-use crate::inode::OpenRef;
+use crate::ops::inodes::OpenRef;
 use crate::testing::{fsck, image, mkfs, open};
 use crate::types::{
     Ctx, FallocateMode, FsOptions, Ino, ROOT_INO, RenameFlags, SetAttr, Wait, XattrSet,
@@ -101,7 +101,7 @@ fn usage_follows_what_is_done() {
                 .unwrap();
             assert_eq!(anna(&fs), (2 * kib + 12, 2));
         }
-        // A new owner, from the volume again.
+        // A new owner, for an inode loaded from the volume.
         let before = anna(&fs);
         close(fs, &device);
         let fs = open(&device);
@@ -132,7 +132,7 @@ fn usage_follows_what_is_done() {
     }
 }
 
-/// debugfs, too, finds the entries that were added (quota.Q2, quota.Q3).
+/// debugfs also finds the entries that were added (quota.Q2, quota.Q3).
 #[test]
 fn new_ids_find_room() {
     for block in [1024, 4096] {
@@ -206,7 +206,8 @@ fn projects_are_handed_on_and_their_bounds_kept() {
         ..plainly
     };
     refused(rename(a, b, exchange), libc::EXDEV);
-    // Out of the project anything may be moved; back in only what stayed of it.
+    // Any file may be moved out of the project; only files that still belong to it may be moved
+    // back.
     rename(a, plain, plainly).unwrap();
     rename(plain, a, plainly).unwrap();
     fs.set_project(&Ctx::ROOT, other.ino(), 5).unwrap();
@@ -246,7 +247,7 @@ fn hard_limits_hold_for_all_but_root() {
     let fs = open(&device);
     let f = file(&fs, &ANNA, ROOT_INO, "file");
     limit_space(&fs, QuotaKind::User, 1000, 100);
-    // As much as fits is written, and then nothing.
+    // As much as fits is written; then nothing more.
     let wrote = fs.write(&ANNA, &f, 0, &vec![1; 1 << 20], false).unwrap();
     assert_eq!(wrote, 100 << 10);
     refused(fs.write(&ANNA, &f, 100 << 10, &[1], false), libc::EDQUOT);
@@ -289,7 +290,7 @@ fn hard_limits_hold_for_all_but_root() {
             .map(drop),
         libc::EDQUOT,
     );
-    // To another one's account, if his limits allow it.
+    // To the account of another user, if its limits allow it.
     let other = Ctx {
         uid: 1001,
         gid: 101,
@@ -307,7 +308,7 @@ fn hard_limits_hold_for_all_but_root() {
     assert_eq!(fs.project(f.ino()).unwrap(), 0);
     drop((f, g));
     close(fs, &device);
-    // Limits are there after a mount.
+    // Limits still apply after a mount.
     let fs = open(&device);
     let ino = fs.lookup(ROOT_INO, b"file").unwrap().ino;
     let f = fs.open_inode(&ANNA, ino, libc::O_RDWR).unwrap();
@@ -398,7 +399,7 @@ fn threads_share_a_limit_to_the_block() {
             });
         }
     });
-    // Nothing is promised any more: one file takes all that is left.
+    // Nothing is promised any more, so one file can take all that is left.
     let all = fs.inodes.quotas().unwrap().accounts.lock();
     for account in all.iter().flat_map(|a| a.by_id.values()) {
         assert_eq!((account.promised_space, account.promised_inodes), (0, 0));
@@ -413,8 +414,8 @@ fn threads_share_a_limit_to_the_block() {
     close(fs, &device);
 }
 
-/// Opens an account of one kind while a file of Anna, whose entry stands in
-/// the same leaf, takes space; then closes the volume.
+/// Opens an account of one kind while a file of Anna, whose entry is in the same leaf, takes space;
+/// then closes the volume.
 #[cfg(debug_assertions)]
 fn open_an_account_beside_a_write(kind: QuotaKind, canary: Canary) -> Arc<MemDevice> {
     let device = volume(32, 4096, "");
@@ -461,7 +462,7 @@ fn an_account_is_opened_beside_changes_of_others() {
     }
 }
 
-/// Content that leaves its inode takes a block, within the limits.
+/// Inline content that moves out takes a block, within the limits.
 #[test]
 fn inline_content_moves_out_within_the_limits() {
     let device = volume(32, 4096, "inline_data");
@@ -500,7 +501,7 @@ fn inline_content_moves_out_within_the_limits() {
     close(fs, &device);
 }
 
-/// With records of files, a sync of a volume with quota takes a commit, and says why.
+/// With records of files, a sync on a volume with quota takes a commit, and counts the reason.
 #[test]
 fn syncs_by_record_take_a_commit() {
     let device = volume(64, 4096, "");
@@ -550,8 +551,8 @@ fn damaged_quota_files_are_refused_for_writing() {
     close(fs, &fresh);
     use stetfs_block::BlockDevice;
     let wild = u32::MAX.to_le_bytes();
-    // Magic, version, a list of free leaves that leads outside, references: to the root, outside,
-    // to a leaf without the id.
+    // Magic; version; a list of free leaves that leads outside the file; references to the root,
+    // outside the file, and to a leaf without the id.
     for (at, bytes) in [
         (0, [1, 2, 3, 4]),
         (4, [0; 4]),

@@ -1,5 +1,5 @@
-//! The tree of a quota file: which entry an id has, and room for new ones. Entries are never taken
-//! away: the kernel does that for those without usage and limits when it next has to do with them.
+//! The tree of a quota file: it leads from ids to entries and has room for new ones. Entries are
+//! never removed here. The kernel removes those without usage and limits when it next handles them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,25 +12,24 @@ use crate::error::{FsError, Result};
 use stetfs_ondisk::num::count32;
 
 /// A block of a quota file.
-pub(super) type Bytes = [u8; BLOCK];
+pub(crate) type Bytes = [u8; BLOCK];
 
-/// Most ids that a quota file may have: all of them are in memory while the volume is open for
-/// writing.
-pub(super) const IDS_MAX: usize = 1 << 20;
+/// The most ids of a quota file: all of them are in memory while the volume is open for writing.
+pub(crate) const IDS_MAX: usize = 1 << 20;
 
 /// The blocks of a quota file.
-pub(super) trait Blocks {
+pub(crate) trait Blocks {
     fn read(&self, nr: u32) -> Result<Bytes>;
     fn write(&mut self, nr: u32, bytes: &Bytes) -> Result<()>;
 }
 
-/// Where an entry is.
+/// The place of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Place {
-    /// The leaf.
-    pub(super) block: u32,
-    /// Where in it, bytes.
-    pub(super) offset: usize,
+pub(crate) struct Place {
+    /// The leaf block.
+    pub(crate) block: u32,
+    /// Byte offset in the leaf.
+    pub(crate) offset: usize,
 }
 
 fn corrupt(nr: u32, detail: &str) -> FsError {
@@ -47,25 +46,26 @@ fn slots(leaf: &Bytes) -> impl Iterator<Item = (usize, Option<Entry>)> {
     })
 }
 
-/// What a quota file holds.
+/// The content of a quota file.
 #[derive(Default)]
-pub(super) struct Found {
-    /// All entries of leaves that the tree leads to.
-    pub(super) entries: HashMap<u32, (Place, Entry)>,
-    /// Ids of entries to which no reference leads. A crash leaves such without a journal, and
+pub(crate) struct Found {
+    /// All entries of leaves that the tree refers to.
+    pub(crate) entries: HashMap<u32, (Place, Entry)>,
+    /// Ids of entries without a reference. A crash without a journal leaves such entries, and
     /// e2fsck counts them.
-    pub(super) loose: HashSet<u32>,
+    pub(crate) loose: HashSet<u32>,
 }
 
-/// Reads the tree. References to a leaf that has no entry for the id lead nowhere, as for e2fsck.
-/// Lists of free blocks that contradict themselves are taken out of `info`.
+/// Reads the tree. References to a leaf that has no entry for the id are ignored, as in e2fsck.
+/// Lists of free blocks that contradict themselves are removed from `info`.
 ///
 /// # Errors
-/// References outside of the file, two to one node, two entries for an id; more than [`IDS_MAX`].
-pub(super) fn scan(blocks: &impl Blocks, info: &mut Info) -> Result<Found> {
+/// References outside the file; two references to one node; two entries for an id; more than
+/// [`IDS_MAX`] ids.
+pub(crate) fn scan(blocks: &impl Blocks, info: &mut Info) -> Result<Found> {
     let mut nodes = HashSet::from([ROOT]);
     let mut referred = Vec::new();
-    // Nodes whose references are being looked at: bytes of the id so far, block, next reference.
+    // Nodes under examination: bytes of the id so far, block, next reference.
     let mut path = vec![(0u32, blocks.read(ROOT)?, 0usize)];
     while let Some((prefix, node, next)) = path.last_mut() {
         if *next == REFERENCES {
@@ -90,7 +90,7 @@ pub(super) fn scan(blocks: &impl Blocks, info: &mut Info) -> Result<Found> {
     }
     let leaves: HashSet<u32> = referred.iter().map(|(_, leaf)| *leaf).collect();
     if let Some(both) = nodes.intersection(&leaves).next() {
-        return Err(corrupt(*both, "a node, and a leaf"));
+        return Err(corrupt(*both, "it is used as a node and as a leaf"));
     }
     let referred: HashSet<(u32, u32)> = referred.into_iter().collect();
     let mut found = Found::default();
@@ -130,7 +130,7 @@ fn check_count(count: usize) -> Result<()> {
     Ok(())
 }
 
-/// Whether the list of leaves with room is one.
+/// Whether the list of leaves with room is valid.
 fn room_is_right(blocks: &impl Blocks, info: &Info, leaves: &HashSet<u32>) -> Result<bool> {
     let (mut prev, mut nr) = (0, info.free_entry);
     let mut seen = HashSet::new();
@@ -152,7 +152,7 @@ fn room_is_right(blocks: &impl Blocks, info: &Info, leaves: &HashSet<u32>) -> Re
     Ok(true)
 }
 
-/// Whether the list of free blocks is one, and none of them is in use.
+/// Whether the list of free blocks is valid, and none of them is in use.
 fn free_blocks_are_right(blocks: &impl Blocks, info: &Info, used: &HashSet<u32>) -> Result<bool> {
     let mut nr = info.free_block;
     let mut seen = HashSet::new();
@@ -170,7 +170,7 @@ fn free_blocks_are_right(blocks: &impl Blocks, info: &Info, used: &HashSet<u32>)
 }
 
 /// Blocks that [`insert`] of `id` may append to the file.
-pub(super) fn missing(blocks: &impl Blocks, info: &Info, id: u32) -> Result<u32> {
+pub(crate) fn missing(blocks: &impl Blocks, info: &Info, id: u32) -> Result<u32> {
     let mut nr = ROOT;
     for level in 0..DEPTH - 1 {
         nr = reference(&blocks.read(nr)?, index(id, level));
@@ -182,13 +182,13 @@ pub(super) fn missing(blocks: &impl Blocks, info: &Info, id: u32) -> Result<u32>
     Ok(u32::from(info.free_entry == 0))
 }
 
-/// Adds an entry that is not there yet. The file has room for [`missing`] more blocks. The caller
+/// Adds an entry for an id that has none. The file has room for [`missing`] more blocks. The caller
 /// stores `info`.
 ///
 /// # Errors
-/// Lists of free blocks that contradict themselves; the device's. The file may be half changed
-/// then.
-pub(super) fn insert(blocks: &mut impl Blocks, info: &mut Info, entry: &Entry) -> Result<Place> {
+/// Lists of free blocks that contradict themselves; errors of the device. Then the file may be half
+/// changed.
+pub(crate) fn insert(blocks: &mut impl Blocks, info: &mut Info, entry: &Entry) -> Result<Place> {
     let place = place_for(blocks, info)?;
     let mut leaf = blocks.read(place.block)?;
     if let Some(to) = leaf.get_mut(place.offset..place.offset + ENTRY_LEN) {
@@ -203,8 +203,8 @@ pub(super) fn insert(blocks: &mut impl Blocks, info: &mut Info, entry: &Entry) -
 /// caller stores `info`.
 ///
 /// # Errors
-/// As [`insert`].
-pub(super) fn link(blocks: &mut impl Blocks, info: &mut Info, id: u32, leaf: u32) -> Result<()> {
+/// As for [`insert`].
+pub(crate) fn link(blocks: &mut impl Blocks, info: &mut Info, id: u32, leaf: u32) -> Result<()> {
     let mut nr = ROOT;
     for level in 0..DEPTH {
         let at = index(id, level);
@@ -224,7 +224,7 @@ pub(super) fn link(blocks: &mut impl Blocks, info: &mut Info, id: u32, leaf: u32
     Ok(())
 }
 
-/// A free place in a leaf, which counts it as used.
+/// A free slot in a leaf, which counts it as used.
 fn place_for(blocks: &mut impl Blocks, info: &mut Info) -> Result<Place> {
     if info.free_entry == 0 {
         info.free_entry = take_block(blocks, info)?;
@@ -343,7 +343,7 @@ mod tests {
             prop_assert_eq!(distinct.len(), places.len());
         }
 
-        /// Any damage gives an error or an answer, and that soon.
+        /// Any damage leads to an error or a result, and soon.
         #[test]
         fn damage_is_an_error(at in 8usize..BLOCK * 12, to: [u8; 4], blocks in 2u32..40) {
             let (mut file, mut info) = empty();
@@ -357,7 +357,7 @@ mod tests {
             let Ok(found) = scan(&file, &mut info) else {
                 return Ok(());
             };
-            // What a scan does not object to takes new entries, and is whole afterwards.
+            // A file that a scan accepts takes new entries, and is valid afterwards.
             for id in (5..40).filter(|id| !found.entries.contains_key(id)) {
                 file.0.truncate(info.blocks as usize);
                 insert(&mut file, &mut info, &entry(id)).unwrap();
@@ -392,7 +392,7 @@ mod tests {
             (place.block, info.free_block, info.free_entry, info.blocks),
             (7, 8, 7, 9)
         );
-        // Leaves with room are a list; the full one leaves it, and the other becomes the first.
+        // Leaves with room form a list; the full one leaves it, and the other becomes the first.
         let mut second = Leaf::decode(&file.0[6]).unwrap();
         second.prev = 7;
         second.entries = 13;
@@ -431,7 +431,7 @@ mod tests {
         let mut healed = info;
         assert_eq!(scan(&bad, &mut healed).unwrap().entries.len(), 1);
         assert_eq!((healed.free_entry, healed.free_block), (0, 0));
-        // A reference without an entry leads nowhere, an entry without a reference is found.
+        // A reference without an entry is ignored; an entry without a reference is found.
         info.free_block = 0;
         let lost = index(9, DEPTH - 1);
         let last = info.blocks - 1;

@@ -1,18 +1,18 @@
-//! What an inode uses, and counting it where the inode is put into the journal.
+//! Usage of inodes: it is counted where an inode is put into the journal.
 
 use stetfs_journal::Handle;
 use stetfs_ondisk::ext4::quota::{Entry, Info};
 
-use super::tally::{Owner, UNIT, Usage};
 use super::{Account, Quotas};
 use crate::error::{FsError, Result};
 use crate::inode::{Inode, InodeBody, is_ordinary};
+use crate::state::tally::{Owner, UNIT, Usage};
 use crate::types::Ino;
 use crate::volume::Volume;
 
 impl Account {
     /// Counts a change, and begins or ends grace times.
-    pub(super) fn change(&mut self, space: i64, inodes: i64, info: &Info, now: u64) {
+    pub(crate) fn change(&mut self, space: i64, inodes: i64, info: &Info, now: u64) {
         let Entry { limits, .. } = self.entry;
         let e = &mut self.entry;
         e.space = e.space.saturating_add_signed(space);
@@ -31,16 +31,16 @@ impl Account {
 }
 
 impl Quotas {
-    /// Whether the usage of this inode counts: not that of the volume's own.
+    /// Whether the usage of this inode counts. The volume's own inodes do not.
     fn counts(&self, vol: &Volume, ino: Ino) -> bool {
         is_ordinary(&vol.geo, ino) && !self.files.iter().any(|f| f.inode.ino == ino)
     }
 
-    /// Counts what the inode uses more or less than when it was put into the journal before, within
-    /// `h`: the margin of its credits.
+    /// Counts the change of the inode's usage since it was last put into the journal, within `h`.
+    /// The credits are in the margin of every handle.
     ///
     /// # Errors
-    /// The device's: the transaction must not commit then.
+    /// Errors of the device: the transaction must not commit then.
     pub(crate) fn count_usage(
         &self,
         vol: &Volume,
@@ -71,8 +71,7 @@ impl Quotas {
             let first = usize::from(id == before);
             for (id, space, inodes, gets) in changes.into_iter().skip(first) {
                 let Some(account) = accounts.by_id.get_mut(&id) else {
-                    // quota.Q3; an inode that was there has an account, or was not counted by who
-                    // made it.
+                    // quota.Q3: an existing inode has an account, or its maker did not count it.
                     tracing::warn!(ino = inode.ino, id, "no quota entry; run e2fsck");
                     continue;
                 };
@@ -95,12 +94,12 @@ impl Quotas {
 }
 
 impl InodeBody {
-    /// User, group and project; 0 where there is no room for a project.
+    /// User, group and project; project 0 if the inode has no room for one.
     pub(crate) fn owner(&self) -> Owner {
         [self.uid(), self.gid(), self.project().unwrap_or(0)]
     }
 
-    /// What the inode uses now.
+    /// The present usage of the inode.
     pub(crate) fn usage(&self) -> Usage {
         let space = self.blocks().saturating_mul(512);
         Usage {

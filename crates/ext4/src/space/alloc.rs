@@ -1,4 +1,4 @@
-//! Block allocation.
+//! Allocation of blocks: at a goal, in the file's window, or in the nearest long run.
 
 use stetfs_journal::Handle;
 use stetfs_ondisk::ext4::bitmap;
@@ -12,25 +12,25 @@ use super::window::Sizes;
 use super::{AllocFor, BlockRun};
 use crate::content;
 use crate::error::{FsError, Result};
-use crate::inode::Inode;
+use crate::state::inode::Inode;
 use crate::types::{BlockNr, Ino};
 
-/// Groups whose bitmaps one pass looks into for a long run before it makes do with a shorter one.
+/// The number of bitmaps that one pass searches for a long run before it accepts a shorter one.
 const LOOKS: usize = 4;
 
-/// The longest write that comes whole, bytes: there may be more behind it.
+/// The size of the pieces of a long write, bytes: more data may follow a write of this size.
 const WHOLE_WRITE: usize = 1 << 20;
 
-/// What an allocation asks for.
+/// The request of one allocation.
 struct Ask<'a> {
     inode: &'a Inode,
-    /// Clusters of the longest run to return.
+    /// The longest run to return, clusters.
     want: u32,
     purpose: AllocFor,
 }
 
 impl Ask<'_> {
-    /// Whose window may be used: metadata keeps off its own file's window, too.
+    /// The owner of the window that may be used. Metadata keeps off its own file's window, too.
     fn owner(&self) -> Option<u32> {
         (self.purpose == AllocFor::Data).then_some(self.inode.ino)
     }
@@ -38,9 +38,10 @@ impl Ask<'_> {
 
 impl Allocator {
     /// Allocates up to `want` clusters (blocks, without `bigalloc`) in one run: at `goal` if that
-    /// is free, else in the file's window, else in the longest run near (`parts`). The clusters
-    /// are marked in use in `h` (`credits::ALLOC_BLOCKS`, one more in a group never used
-    /// before); those for later are only kept from others. The caller has reserved the space.
+    /// is free, else in the file's window, else in the nearest long run (`parts`). Marks the
+    /// clusters in use in `h` (`credits::ALLOC_BLOCKS`, one more in a group that was never used).
+    /// Clusters for [`AllocFor::Later`] are not marked, only kept from other files. The caller has
+    /// reserved the space.
     ///
     /// # Errors
     /// ENOSPC when no block is free.
@@ -79,7 +80,7 @@ impl Allocator {
         self.alloc_near(h, &around, bit, &ask)
     }
 
-    /// Where a file without blocks begins: its inode's group.
+    /// The group in which a file without blocks begins: the group of its inode.
     fn home_group(&self, inode: &Inode) -> u32 {
         self.vol
             .geo
@@ -88,7 +89,7 @@ impl Allocator {
             .map_or(0, |(g, _)| g)
     }
 
-    /// A run that begins exactly at `bit`, if that is free and nobody else's.
+    /// A run that begins exactly at `bit`, if that is free and in no other file's window.
     fn alloc_at(
         &self,
         h: &Handle<'_>,
@@ -118,10 +119,10 @@ impl Allocator {
         })
     }
 
-    /// The best run near `bit` of the first group: one with room for a window; else half as long a
-    /// one, and so on; at last any block, also out of windows of others. Of long runs the
-    /// nearest group's is taken, however far it is, but a file that has no window yet rather
-    /// stays where its directory is.
+    /// The best run near `bit` of the first group: first a run with room for a window, then half as
+    /// long a run, and so on; at last any block, also out of windows of other files. Of the long
+    /// runs, the nearest group's is taken at any distance. But a file that has no window yet first
+    /// looks in the group of its directory.
     fn alloc_near(
         &self,
         h: &Handle<'_>,
@@ -159,7 +160,7 @@ impl Allocator {
         Sizes::new(self.vol.geo.cluster_size(), self.groups.free_blocks())
     }
 
-    /// Looks for a run of `need` blocks in the groups that may have one.
+    /// Searches the groups that may have a run of `need` blocks.
     fn alloc_pass(
         &self,
         h: &Handle<'_>,
@@ -188,7 +189,7 @@ impl Allocator {
         Ok(None)
     }
 
-    /// A run of `need` blocks in this group, from `from` on if there is one.
+    /// A run of `need` blocks in this group, from `from` on if possible.
     fn alloc_in(
         &self,
         h: &Handle<'_>,
@@ -213,7 +214,7 @@ impl Allocator {
         })
     }
 
-    /// Takes blocks out of the windows of others: only they are left.
+    /// Takes blocks out of the windows of other files, when no other blocks are left.
     fn alloc_stealing(
         &self,
         h: &Handle<'_>,
@@ -237,8 +238,8 @@ impl Allocator {
         Ok(None)
     }
 
-    /// Locks a group, lets `choose` pick a run of free bits, and takes it. A group whose bitmap is
-    /// damaged is reported and then left alone.
+    /// Locks a group, lets `choose` pick a run of free bits, and takes it. A group with a damaged
+    /// bitmap is reported, and not used from then on.
     fn in_group(
         &self,
         h: &Handle<'_>,
@@ -261,7 +262,7 @@ impl Allocator {
         let clusters = self.vol.geo.layout.group_clusters(group);
         let pending = st.pending.take();
         let map = FreeMap::new(&page, pending.as_deref(), clusters);
-        // What was passed by once is not looked at again until something becomes free there.
+        // Clusters before `first_free` are in use: later searches skip them until one becomes free.
         st.first_free = map.next_free(st.first_free, clusters).unwrap_or(clusters);
         let chosen = choose(&map, st);
         self.groups.cost.count(&map);
@@ -287,7 +288,7 @@ impl Allocator {
         Ok(taken)
     }
 
-    /// Marks clusters of a group in its bitmap.
+    /// Marks clusters of a group in use in its bitmap.
     fn mark_in_use(
         &self,
         h: &Handle<'_>,
@@ -310,7 +311,7 @@ impl Allocator {
         self.write_desc(h, group, st, desc.as_ref())
     }
 
-    /// After `taken` was allocated: keeps the free blocks behind it for the same file.
+    /// Keeps the free blocks behind the run `taken`, which was just allocated, for the same file.
     fn move_window(
         &self,
         group: u32,
@@ -325,14 +326,16 @@ impl Allocator {
         }
         let mut mine = ask.inode.window.lock();
         if mine.waits || mine.group.is_some_and(|g| g != group) {
-            // A second front (say, the start of a sparse file) leaves the window where it is.
+            // A second write position (for example the start of a sparse file) leaves the window
+            // where it is.
             return;
         }
         let (start, end) = match st.windows.of(ino) {
-            // Inside the window: the part behind stays.
+            // The run is inside the window: the part behind the run stays.
             Some((a, b)) if taken.0 >= a && taken.1 < b => (taken.1, b),
             Some((a, b)) if taken.1 <= a || taken.0 > b => return,
-            // Used up, or a new place: the blocks behind, as far as they are free.
+            // The window is used up, or the file continues elsewhere: the free blocks behind the
+            // run.
             _ => {
                 let size = mine.grow(self.window_sizes());
                 let clusters = self.vol.geo.layout.group_clusters(group);
@@ -344,7 +347,7 @@ impl Allocator {
         mine.group = st.windows.set(ino, start, end).then_some(group);
     }
 
-    /// Gives up a window that is of no use any more; the next one will be as large as it was to be.
+    /// Gives up a window that is no longer useful. The next window keeps the size that was planned.
     fn leave_window(&self, inode: &Inode) {
         let group = inode.window.lock().group.take();
         if let Some(group) = group
@@ -354,15 +357,15 @@ impl Allocator {
         }
     }
 
-    /// Before `len` bytes are written to a file of `size` bytes that nobody holds open here: space
-    /// is set aside for one that grows by more than one write alone, for most files end with
-    /// their first.
+    /// Called before `len` bytes are written to a file of `size` bytes that is not open here. Such
+    /// a file gets a window only when it grows by more than one write, because most files end with
+    /// their first write.
     pub(crate) fn plan_window(&self, inode: &Inode, size: u64, len: usize) {
         inode.window.lock().waits = size == 0 && len < WHOLE_WRITE;
     }
 
-    /// After such a write: whose window was not used for the longest and is to go back, if there
-    /// are too many.
+    /// Called after such a write. Returns the file whose window was unused for the longest time and
+    /// is to be released, if there are too many.
     pub(crate) fn oldest_window(&self, inode: &Inode) -> Option<Ino> {
         if inode.window.lock().is_none() {
             return None;
@@ -370,7 +373,7 @@ impl Allocator {
         self.groups.unheld.written(inode.ino)
     }
 
-    /// Gives the space set aside for a file back: at its last close, and when it leaves memory.
+    /// Releases the space set aside for a file: at its last close, and when it leaves memory.
     pub(crate) fn release_window(&self, inode: &Inode) {
         self.leave_window(inode);
         let mut window = inode.window.lock();

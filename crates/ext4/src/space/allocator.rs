@@ -1,4 +1,4 @@
-//! The store of free space and free inodes.
+//! `Allocator`: the store of free space and free inodes.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
@@ -6,19 +6,20 @@ use std::sync::{Arc, Weak};
 use super::group::Groups;
 use crate::volume::Volume;
 
-/// Gives out the volume's blocks and inode numbers, and takes them back.
+/// Allocates the volume's blocks and inode numbers, and frees them.
 pub(crate) struct Allocator {
     pub(super) vol: Arc<Volume>,
-    /// Block groups: descriptors, bitmaps, what is promised.
+    /// Block groups: descriptors, bitmaps, promises of space.
     pub(super) groups: Groups,
-    /// Where the next generation number comes from.
+    /// Source of generation numbers.
     generation: AtomicU32,
-    /// Ourselves, for what is told after a commit.
+    /// A reference to itself, for callbacks after a commit.
     pub(super) me: Weak<Allocator>,
 }
 
 impl Allocator {
-    /// Over the groups of a volume. Generations of new inodes begin with `generation`.
+    /// An allocator over the groups of a volume. Generations of new inodes are derived from
+    /// `generation`.
     pub(crate) fn new(vol: Arc<Volume>, groups: Groups, generation: u32) -> Arc<Allocator> {
         Arc::new_cyclic(|me| Allocator {
             vol,
@@ -28,12 +29,12 @@ impl Allocator {
         })
     }
 
-    /// Free clusters (blocks, without `bigalloc`), those that wait for a commit included.
+    /// Free clusters (blocks, without `bigalloc`), including those that wait for a commit.
     pub(crate) fn free_blocks_count(&self) -> u64 {
         self.groups.free_blocks()
     }
 
-    /// What searches cost so far: groups and words looked at.
+    /// The cost of all searches so far: groups and bitmap words examined.
     pub(crate) fn search_cost(&self) -> (u64, u64) {
         self.groups.cost.so_far()
     }
@@ -43,9 +44,10 @@ impl Allocator {
         self.groups.free_inodes()
     }
 
-    /// A number that differs from the last ones: generations, and where spreading begins.
+    /// A number that differs from recent ones, for generations and for the start of a spread
+    /// search.
     pub(super) fn next_generation(&self) -> u32 {
-        // An odd multiplier walks through all numbers; consecutive ones look unrelated.
+        // An odd multiplier reaches every number, and consecutive numbers look unrelated.
         self.generation
             .fetch_add(1, Ordering::Relaxed)
             .wrapping_mul(0x9E37_79B1)

@@ -1,5 +1,6 @@
-//! Blocks set aside for content that no file has yet: nobody else gets them, and no bitmap says
-//! so. What is written there before a transaction takes them is free space after a crash.
+//! Blocks set aside for content that no file has yet. The allocator keeps them from all files, but
+//! no bitmap shows them. If a crash comes before a transaction takes them, they are free space
+//! again.
 
 use stetfs_journal::Handle;
 use stetfs_ondisk::ext4::bitmap;
@@ -8,13 +9,13 @@ use super::allocator::Allocator;
 use super::group::Counts;
 use super::{AllocFor, BlockRun, credits};
 use crate::error::{FsError, Result};
-use crate::inode::Inode;
+use crate::state::inode::Inode;
 use crate::types::BlockNr;
 
 impl Allocator {
-    /// Sets up to `want` blocks aside in one run, at `goal` if that is free, else where the inode
-    /// would get them. The caller has reserved the space, and uses it up by this. Not for volumes
-    /// whose clusters are larger than a block; no handle may be open.
+    /// Sets up to `want` blocks aside in one run: at `goal` if that is free, else where the inode
+    /// would get blocks. The caller has reserved the space, and counts it as consumed. Not for
+    /// volumes whose clusters are larger than a block. No handle may be open.
     ///
     /// # Errors
     /// ENOSPC when no block is free.
@@ -24,20 +25,21 @@ impl Allocator {
         goal: Option<BlockNr>,
         want: u32,
     ) -> Result<BlockRun> {
-        // A group that was never used gets its bitmap.
+        // One more credit: a group that was never used gets its bitmap.
         let h = self.vol.journal.begin(credits::ALLOC_BLOCKS + 1)?;
         let run = self.alloc_blocks(&h, inode, goal, want, AllocFor::Later)?;
-        // What they held for a file that is gone must not be found there.
+        // The cache must not find their content from a file that is deleted.
         for nr in run.start..run.end() {
             self.vol.cache.forget(nr);
         }
         Ok(run)
     }
 
-    /// Takes a run that was set aside into use. `credits::ALLOC_BLOCKS` for every group it touches.
+    /// Takes a run that was set aside into use. Credits: `credits::ALLOC_BLOCKS` for every group it
+    /// touches.
     ///
     /// # Errors
-    /// `Corrupt` when some of it is in use: the bitmap changed behind our back.
+    /// `Corrupt` when a part of it is in use: something else changed the bitmap.
     pub(crate) fn take_set_aside(&self, h: &Handle<'_>, run: BlockRun) -> Result<()> {
         for (group, bit, len) in self.clusters_of(run)? {
             let mut guard = self.groups.lock(group)?;
@@ -61,7 +63,7 @@ impl Allocator {
         Ok(())
     }
 
-    /// A run that was set aside can be handed out again.
+    /// Makes a run that was set aside available again.
     pub(crate) fn give_back(&self, run: BlockRun) {
         let given = self.clusters_of(run).and_then(|clusters| {
             let mut clusters = clusters.into_iter();

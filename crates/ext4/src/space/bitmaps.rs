@@ -1,4 +1,4 @@
-//! Reading bitmaps, checking them, and making those of groups that were never used.
+//! Bitmaps of the groups: reading, checking, and making those of groups that were never used.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use crate::error::{FsError, Result};
 use crate::types::BlockNr;
 use stetfs_ondisk::num::{count32, to_usize};
 
-/// `Block::verified` of a bitmap whose checksum and structure were checked.
+/// `Block::verified` of a bitmap whose checksum and structure are checked.
 const CHECKED: u8 = 1;
 
-/// A bitmap, and the block of its group's descriptor, which changes with it: both were read before
+/// A bitmap, and the block of its group's descriptor, which changes with it. Both are read before
 /// either changes (space.S5).
 pub(super) struct Bitmap {
     pub(super) block: Arc<Block>,
@@ -24,8 +24,8 @@ pub(super) struct Bitmap {
 }
 
 impl Allocator {
-    /// The block bitmap of a group, checked; made now if the group was never used. One credit, two
-    /// if the group is fresh.
+    /// The block bitmap of a group, checked. It is made now if the group was never used. One
+    /// credit, or two if the group was never used.
     pub(super) fn block_bitmap(
         &self,
         h: &Handle<'_>,
@@ -36,7 +36,7 @@ impl Allocator {
             return Err(FsError::corrupt(
                 "block bitmap",
                 st.desc.block_bitmap(),
-                "found damaged before",
+                "was found damaged earlier",
             ));
         }
         let desc = self.desc_block(group)?;
@@ -80,7 +80,9 @@ impl Allocator {
         for zone in self.groups.zones.within(blocks) {
             let bits = self.bits_of(group, &zone);
             if bitmap::find_clear(map, bits.clone()).is_some() {
-                return bad(format!("metadata at bits {bits:?} is marked free"));
+                return bad(format!(
+                    "blocks of metadata (bits {bits:?}) are marked free"
+                ));
             }
         }
         let free = bitmap::count_clear(map, self.vol.geo.layout.group_clusters(group) as usize);
@@ -119,7 +121,7 @@ impl Allocator {
             .collect()
     }
 
-    /// The bits that stand for some blocks of a group.
+    /// The bits that stand for a range of blocks of a group.
     fn bits_of(&self, group: u32, part: &Range<BlockNr>) -> Range<usize> {
         let first = self.vol.geo.layout.group_blocks(group).start;
         let ratio = u64::from(self.vol.geo.ratio());
@@ -128,7 +130,7 @@ impl Allocator {
         to_usize(bits.start)..to_usize(bits.end)
     }
 
-    /// Makes the bitmap of a group in which nothing but its own metadata is in use
+    /// Makes the bitmap of a group in which only its own metadata is in use
     /// (`EXT4_BG_BLOCK_UNINIT`).
     fn init_block_bitmap(
         &self,
@@ -155,7 +157,7 @@ impl Allocator {
         Ok(block)
     }
 
-    /// Takes the checksum of a changed block bitmap into the descriptor.
+    /// Puts the checksum of a changed block bitmap into the descriptor.
     pub(super) fn note_block_bitmap(&self, st: &mut GroupState, map: &[u8]) {
         if let Some(seed) = self.vol.geo.checksums.metadata_seed() {
             st.desc.set_block_bitmap_csum(bitmap::checksum(
@@ -166,7 +168,8 @@ impl Allocator {
         }
     }
 
-    /// The inode bitmap of a group, checked; made now if no inode was ever in use.
+    /// The inode bitmap of a group, checked. It is made now if no inode of the group was ever in
+    /// use.
     pub(super) fn inode_bitmap(
         &self,
         h: &Handle<'_>,
@@ -175,7 +178,11 @@ impl Allocator {
     ) -> Result<Bitmap> {
         let nr = st.desc.inode_bitmap();
         if st.bad_inodes {
-            return Err(FsError::corrupt("inode bitmap", nr, "found damaged before"));
+            return Err(FsError::corrupt(
+                "inode bitmap",
+                nr,
+                "was found damaged earlier",
+            ));
         }
         let desc = self.desc_block(group)?;
         let per_group = self.vol.geo.inodes_per_group;
@@ -235,7 +242,7 @@ impl Allocator {
         Ok(())
     }
 
-    /// Takes the checksum of a changed inode bitmap into the descriptor.
+    /// Puts the checksum of a changed inode bitmap into the descriptor.
     pub(super) fn note_inode_bitmap(&self, st: &mut GroupState, map: &[u8]) {
         if let Some(seed) = self.vol.geo.checksums.metadata_seed() {
             st.desc.set_inode_bitmap_csum(bitmap::checksum(

@@ -1,10 +1,10 @@
-//! Blocks and inode numbers that file-level records and fast commits name: nobody else gets them
-//! while these are applied, nor what is freed meanwhile, for they may have to be applied again from
-//! the start.
+//! Claims: the blocks and inode numbers that records of files and fast commits name. While recovery
+//! applies these, no other file gets the claimed space, nor space that is freed meanwhile, because
+//! recovery may have to apply them again from the start.
 //!
-//! What fast commits say of blocks counts whatever the bitmaps say: they tell of one file after the
-//! other, so that a block may come to a file before the one that had it is told to have it no more;
-//! and an earlier replay, by somebody else, may have ended anywhere.
+//! The last statement of fast commits about a block counts, whatever the bitmaps say. Fast commits
+//! describe one file after the other, so a block may come to a file before its former owner gives
+//! it up. And an earlier replay, by another implementation, may have stopped at any point.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -22,41 +22,43 @@ use crate::inode::{Inode, is_ordinary};
 use crate::types::Ino;
 use stetfs_ondisk::num::{bounded32, count32};
 
-/// Groups that runs of records or fast commits may touch beyond two each, and beyond four times
-/// what the volume has. Files of one transaction do not share blocks, so that none that was made by
-/// a file system comes near; but where groups are small and the same blocks are said again and
-/// again, there would be no end.
+/// Groups that runs of records or fast commits may touch in all, beyond two for each run and beyond
+/// four times the groups of the volume. Files of one transaction do not share blocks, so nothing
+/// that a file system wrote comes near this. But where groups are small, a damaged log could name
+/// the same blocks again and again without end.
 const MORE_GROUPS: u64 = 1 << 17;
-/// Pieces of maps that are looked at beyond one for each run. A run is one extent, or becomes one;
-/// but a map that was made of single blocks can be gone over again and again.
+/// Pieces of maps that may be examined in all, beyond one for each run. A run is one extent, or
+/// becomes one; but a damaged log could make recovery go over a map of single blocks again and
+/// again.
 const MORE_PIECES: u64 = 1 << 19;
 
-/// Counts `more` of what there may be `most`.
+/// Adds `more` to a counter with the limit `most`.
 fn count(counted: &AtomicU64, more: u64, most: u64, nr: BlockNr) -> Result<()> {
     if counted.fetch_add(more, Ordering::Relaxed) + more > most {
-        let detail = "the same blocks are claimed, taken, freed or mapped again and again";
+        let detail = "the log names the same blocks too often (damaged log)";
         return Err(FsError::corrupt("records or fast commits", nr, detail));
     }
     Ok(())
 }
 
 impl Allocator {
-    /// From now on nothing that is freed is handed out again.
+    /// Stops freed space from being allocated again, from now on.
     pub(crate) fn keep_freed(&self) {
         self.groups.keep_freed.store(true, Ordering::Release);
     }
 
-    /// From now on a block that a file is said to have is that file's
-    /// ([`take_claimed`](Self::take_claimed)), and what is freed may be free already.
+    /// Makes statements about files win over the bitmaps, from now on: a block belongs to the file
+    /// that is said to have it ([`take_claimed`](Self::take_claimed)), and a freed block may be
+    /// free already.
     pub(crate) fn trust_files(&self) {
         self.groups.trust_files.store(true, Ordering::Release);
     }
 
-    /// Counts the groups of a run that is claimed, taken or freed, while records or fast commits
-    /// are applied.
+    /// Counts the groups of a run that is claimed, taken or freed while records or fast commits are
+    /// applied.
     ///
     /// # Errors
-    /// `Corrupt`: they are more than these can say without saying the same again and again.
+    /// `Corrupt` when there are more than an intact log can name.
     pub(super) fn count_groups(&self, run: BlockRun) -> Result<()> {
         if !self.groups.keep_freed.load(Ordering::Acquire) {
             return Ok(());
@@ -66,11 +68,10 @@ impl Allocator {
         count(&self.groups.more_groups, more, most, run.start)
     }
 
-    /// Counts a piece of a map that is looked at beyond the first of a run which a record or fast
-    /// commit names.
+    /// Counts a piece of a map beyond the first of a run that a record or fast commit names.
     ///
     /// # Errors
-    /// `Corrupt`: they are more than these can ask for without asking for the same again and again.
+    /// `Corrupt` when there are more than an intact log can need.
     pub(crate) fn count_piece(&self, run: BlockNr) -> Result<()> {
         count(&self.groups.more_pieces, 1, MORE_PIECES, run)
     }
@@ -89,10 +90,10 @@ impl Allocator {
         Ok(clusters)
     }
 
-    /// Keeps a run for the record that names it.
+    /// Claims a run for the record that names it.
     ///
     /// # Errors
-    /// `Corrupt` if it leaves the volume or touches what is not for files.
+    /// `Corrupt` if it leaves the volume or touches the file system's own blocks.
     pub(crate) fn claim_blocks(&self, run: BlockRun) -> Result<()> {
         self.check_run(run)?;
         self.count_groups(run)?;
@@ -116,7 +117,7 @@ impl Allocator {
     /// Takes a claimed run into use.
     ///
     /// # Errors
-    /// `Corrupt` if some of it is in use already.
+    /// `Corrupt` if a part of it is in use already.
     pub(crate) fn take_claimed(&self, h: &Handle<'_>, inode: &Inode, run: BlockRun) -> Result<()> {
         self.count_groups(run)?;
         let mut at = run.start;
@@ -149,7 +150,8 @@ impl Allocator {
         Ok(())
     }
 
-    /// Marks clusters as in use. Those that are already have two owners until one gives them up.
+    /// Marks clusters as in use. Clusters that are already in use have two owners until one gives
+    /// them up.
     fn take_trusting(
         &self,
         h: &Handle<'_>,
@@ -171,7 +173,7 @@ impl Allocator {
         })
     }
 
-    /// Frees clusters that nobody else was said to have; they stay pending.
+    /// Frees clusters, except those that another file also owns. Freed clusters stay pending.
     pub(super) fn free_trusting(
         &self,
         h: &Handle<'_>,
@@ -196,7 +198,7 @@ impl Allocator {
         })
     }
 
-    /// Changes a block bitmap, and counts what is free then.
+    /// Changes a block bitmap, and counts its free clusters again.
     pub(super) fn change_bits(
         &self,
         h: &Handle<'_>,
@@ -216,14 +218,14 @@ impl Allocator {
         self.write_desc(h, group, st, desc.as_ref())
     }
 
-    /// Keeps an inode number for the record that names it. Says whether it is free.
+    /// Claims an inode number for the record that names it. Returns whether it is free.
     ///
     /// # Errors
-    /// `Corrupt` if no file can have it.
+    /// `Corrupt` if no file can have this number.
     pub(crate) fn claim_inode(&self, ino: Ino) -> Result<bool> {
         let place = self.vol.geo.layout.locate_inode(ino);
         let Some((group, index)) = place.filter(|_| is_ordinary(&self.vol.geo, ino)) else {
-            let detail = format!("a file-level record of inode {ino}");
+            let detail = format!("a record names inode {ino}, which no file can have");
             return Err(FsError::corrupt("journal", 0, detail));
         };
         let h = self.vol.journal.begin(credits::NEW_INODE)?;

@@ -1,4 +1,4 @@
-//! Group descriptors on the volume, and which group something lies in.
+//! Group descriptors on the volume, and the places of blocks and inodes in groups.
 
 use std::sync::Arc;
 
@@ -10,13 +10,14 @@ use super::group::{Counts, GroupState};
 use crate::error::{FsError, Result};
 use crate::types::BlockNr;
 
-/// Bytes of an inode table that are read at a time, aligned: 32 blocks of 4 KiB, as the kernel's
-/// `inode_readahead_blks`, and no more of larger ones, for who asks waits for them.
+/// Bytes of an inode table that are read at a time, aligned. This is 32 blocks of 4 KiB, as the
+/// kernel's `inode_readahead_blks`. It is no more with larger blocks, because the caller waits for
+/// the read.
 const READ_BESIDE: u64 = 128 << 10;
 
 impl Allocator {
-    /// A bitmap was found damaged since the group's numbers were `before`: it gives out nothing any
-    /// more, and the damage is noted.
+    /// Puts a group with a damaged bitmap out of use: nothing is allocated there any more, and the
+    /// damage is noted. `before` are the counts before the change.
     pub(super) fn out_of_use(
         &self,
         group: u32,
@@ -32,14 +33,14 @@ impl Allocator {
         }
     }
 
-    /// Where a group's descriptor lies: block, byte offset in it.
+    /// The place of a group's descriptor: block, byte offset in it.
     fn desc_place(&self, group: u32) -> Result<(BlockNr, usize)> {
         self.vol.geo.layout.desc_position(group).ok_or_else(|| {
             FsError::corrupt("group descriptor", 0, format!("no place for group {group}"))
         })
     }
 
-    /// The block of a group's descriptor, which is read before the group changes (space.S5).
+    /// The block of a group's descriptor. It is read before the group changes (space.S5).
     pub(super) fn desc_block(&self, group: u32) -> Result<Option<Arc<Block>>> {
         if self.vol.opts.canary.late_descriptor {
             return Ok(None);
@@ -71,7 +72,7 @@ impl Allocator {
         Ok(())
     }
 
-    /// Group of a block that a structure on the volume names.
+    /// The group and bit of a block that a structure on the volume names.
     pub(super) fn group_of(&self, nr: BlockNr) -> Result<(u32, u32)> {
         match (
             self.vol.geo.layout.group_of_block(nr),
@@ -82,21 +83,21 @@ impl Allocator {
         }
     }
 
-    /// Where the inode `ino` lies: block of the inode table, byte offset in it.
+    /// The place of the inode `ino`: block of the inode table, byte offset in it.
     pub(crate) fn inode_place(&self, ino: u32) -> Result<(BlockNr, usize)> {
         let (table, index) = self.table_of(ino)?;
         Ok(self.vol.geo.layout.inode_position(table, index))
     }
 
-    /// First block of the inode table that `ino` is in, and its index there.
+    /// First block of the inode table of `ino`, and its index in the table.
     fn table_of(&self, ino: u32) -> Result<(BlockNr, u32)> {
         let located = self.vol.geo.layout.locate_inode(ino);
         let (group, index) = located.ok_or(FsError::Errno(libc::ESTALE))?;
         Ok((self.groups.table(group)?, index))
     }
 
-    /// The blocks of the inode table that are read with that of the inode `ino`: the first, and how
-    /// many. What stands beside an inode is mostly looked at with it.
+    /// The blocks of the inode table that are read together with that of the inode `ino`: the
+    /// first, and their number. Neighbours of an inode are often needed with it.
     pub(crate) fn inodes_beside(&self, ino: u32) -> Result<(BlockNr, u64)> {
         let layout = &self.vol.geo.layout;
         let (table, index) = self.table_of(ino)?;

@@ -1,4 +1,4 @@
-//! Freeing blocks.
+//! Freeing of blocks: bits are cleared at once, and blocks are used again after the commit.
 
 use std::sync::atomic::Ordering;
 
@@ -16,19 +16,22 @@ use crate::types::BlockNr;
 use stetfs_ondisk::num::bounded32;
 
 impl Allocator {
-    /// Frees a run of whole clusters: its bits are cleared in `h`, and it can be allocated again
-    /// once the transaction is valid. `credits::FREE_BLOCKS` for every group it touches.
-    /// The file's dirty data in the run was dropped before.
+    /// Frees a run of whole clusters: their bits are cleared in `h`, and they can be allocated
+    /// again once the transaction is valid. Credits: `credits::FREE_BLOCKS` for every group it
+    /// touches. The caller has dropped the file's dirty data in the run.
     ///
     /// # Errors
-    /// `Corrupt` when a block is free already or belongs to the file system itself; that part of
-    /// the run, by group, is left as it is.
+    /// `Corrupt` when a block is free already or belongs to the file system itself. The part of the
+    /// run in that group stays allocated.
     pub(crate) fn free_blocks(&self, h: &Handle<'_>, run: BlockRun, kind: Freed) -> Result<()> {
         self.check_run(run)?;
         if self.vol.geo.cluster_start(run.start) != run.start
             || !run.len.is_multiple_of(self.vol.geo.ratio())
         {
-            let detail = format!("{} blocks from there on are no clusters", run.len);
+            let detail = format!(
+                "{} blocks from there on are not aligned to clusters",
+                run.len
+            );
             return Err(FsError::corrupt("block number", run.start, detail));
         }
         self.count_groups(run)?;
@@ -45,18 +48,18 @@ impl Allocator {
         Ok(())
     }
 
-    /// Checks that a run that a file claims lies on the volume and touches none of the file
-    /// system's own blocks.
+    /// Checks that a run of a file lies on the volume and touches none of the file system's own
+    /// blocks.
     ///
     /// # Errors
-    /// `Corrupt`.
+    /// `Corrupt` if not.
     pub(crate) fn check_run(&self, run: BlockRun) -> Result<()> {
         let valid = self.vol.geo.layout.valid_blocks();
         if run.len == 0 || !valid.contains(&run.start) || run.end() > valid.end {
             return Err(FsError::corrupt(
                 "block number",
                 run.start,
-                format!("{} blocks leave the volume", run.len),
+                format!("{} blocks extend beyond the volume", run.len),
             ));
         }
         if self.groups.zones.touches(run.start, u64::from(run.len)) {
@@ -94,7 +97,7 @@ impl Allocator {
                 return Err(FsError::corrupt(
                     "block bitmap",
                     nr,
-                    "a block that is freed is free already",
+                    "a block to be freed is free already",
                 ));
             }
             bitmap::clear_range(&mut map, range);
@@ -120,7 +123,7 @@ impl Allocator {
         Ok(())
     }
 
-    /// The transaction that freed these blocks is valid: they can be handed out (space.S2).
+    /// Makes blocks available that a transaction freed. The transaction is valid (space.S2).
     fn blocks_are_free(&self, group: u32, bit: u32, len: u32) -> Result<()> {
         if self.groups.keep_freed.load(Ordering::Acquire) {
             return Ok(());
@@ -132,7 +135,7 @@ impl Allocator {
         }
     }
 
-    /// These blocks can be handed out from here on.
+    /// Makes these blocks available from here on.
     pub(super) fn hand_back_blocks(&self, group: u32, bit: u32, len: u32) -> Result<()> {
         let mut guard = self.groups.lock(group)?;
         let st = &mut *guard;
@@ -147,18 +150,17 @@ impl Allocator {
         self.groups.publish(group, before, st)
     }
 
-    /// What went wrong where nobody waits for it.
+    /// Reports an error where no caller waits for the result.
     pub(super) fn told(&self, result: Result<()>) {
         if let Err(e) = result {
             self.vol.report(&e);
         }
     }
 
-    /// Some clusters can be handed out again: brings what searches go by up to date (space.S4).
+    /// Updates the search hints when clusters become available (space.S4).
     pub(super) fn note_free(&self, group: u32, st: &mut GroupState, (start, end): (u32, u32)) {
         st.first_free = st.first_free.min(start);
-        // The bitmap was changed a moment ago; if it left memory since, nothing is known of the
-        // longest run.
+        // The bitmap was changed just before. If it left memory since, the longest run is unknown.
         let block = self.vol.cache.lookup(st.desc.block_bitmap());
         let run = block.as_ref().and_then(|block| {
             let clusters = self.vol.geo.layout.group_clusters(group);

@@ -1,4 +1,4 @@
-//! The groups in memory.
+//! Block groups in memory: state behind a lock, and counts that searches read without it.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -14,21 +14,22 @@ use crate::error::{FsError, Result};
 use crate::types::BlockNr;
 use stetfs_ondisk::num::count32;
 
-/// What changes in a group, behind its lock.
+/// The state of a group behind its lock.
 pub(crate) struct GroupState {
     /// The descriptor (space.S1).
     pub(super) desc: GroupDesc,
-    /// Blocks that are free and not to be handed out: freed a moment ago, or set aside (space.S2).
+    /// Blocks that are free in the bitmap but must not be allocated: freed by a transaction that is
+    /// not yet valid, or set aside (space.S2).
     pub(super) pending: Option<Box<Overlay>>,
-    /// Freed inodes that are not to be used yet (space.S2).
+    /// Freed inodes that must not be allocated yet (space.S2).
     pub(super) pending_inodes: Option<Box<Overlay>>,
-    /// Blocks that two files were said to have (`space/claims`).
+    /// Blocks that two files own, as records or fast commits say (`space/claims`).
     pub(super) shared: Option<Box<Overlay>>,
-    /// Space set aside.
+    /// Windows: space set aside for files.
     pub(super) windows: Windows,
-    /// No free run is longer (space.S4).
+    /// No free run of the group is longer (space.S4).
     pub(super) longest: u32,
-    /// No cluster before it is free (space.S4).
+    /// No cluster before this one is free (space.S4).
     pub(super) first_free: u32,
     /// The block bitmap contradicts itself: nothing is allocated here.
     pub(super) bad_blocks: bool,
@@ -36,54 +37,54 @@ pub(crate) struct GroupState {
     pub(super) bad_inodes: bool,
 }
 
-/// One group: its state and the numbers that searches look at without the lock.
+/// One group: its state, and the numbers that searches read without the lock.
 struct Group {
-    /// First block of the inode table; never changes.
+    /// First block of the inode table. It never changes.
     table: BlockNr,
     state: Mutex<GroupState>,
-    /// Blocks that may be handed out (space.S3).
+    /// Blocks that can be allocated (space.S3).
     available: AtomicU32,
     free_inodes: AtomicU32,
     used_dirs: AtomicU32,
 }
 
-/// All groups, and the volume's sums over them.
+/// All groups, and sums over them for the volume.
 pub(crate) struct Groups {
     list: Box<[Group]>,
-    /// Blocks no file may claim.
+    /// Blocks that no file may have.
     pub(crate) zones: Zones,
     free_blocks: AtomicU64,
-    /// Part of `free_blocks` that is not to be used yet.
+    /// The part of `free_blocks` that must not be allocated yet.
     pending_blocks: AtomicU64,
     free_inodes: AtomicU64,
-    /// Part of `free_inodes` that is not to be used yet.
+    /// The part of `free_inodes` that must not be allocated yet.
     pending_inodes: AtomicU64,
     used_dirs: AtomicU64,
-    /// Of each group, what no free run is longer than.
+    /// For each group, an upper bound of its free runs.
     runs: Summary,
-    /// What searches cost so far.
+    /// The cost of searches so far.
     pub(crate) cost: SearchCost,
-    /// Windows whose files nobody holds open here.
+    /// Windows of files that are not open here.
     pub(super) unheld: Unheld,
-    /// Blocks promised to operations under way.
+    /// Blocks promised to operations under way and to records.
     pub(super) reserved: AtomicU64,
     /// The part of `reserved` that records of files may need at a recovery.
     pub(super) redo: Mutex<RedoPromises>,
-    /// What is freed is not handed out again (`space/claims`).
+    /// Freed space is not allocated again (`space/claims`).
     pub(super) keep_freed: AtomicBool,
-    /// What was freed and is not handed out yet (`epoch=`).
+    /// Freed space that is held back (`epoch=`).
     pub(super) held: parking_lot::Mutex<Vec<HeldBack>>,
-    /// What files are said to have counts whatever bitmaps say (`space/claims`).
+    /// Statements about files win over the bitmaps (`space/claims`).
     pub(super) trust_files: AtomicBool,
-    /// What applying records and fast commits took beyond what they need (`space/claims`): groups
-    /// that runs touched.
+    /// Groups that runs touched beyond the expected number, while records and fast commits are
+    /// applied (`space/claims`).
     pub(super) more_groups: AtomicU64,
-    /// And pieces of maps.
+    /// Pieces of maps beyond the expected number (`space/claims`).
     pub(super) more_pieces: AtomicU64,
 }
 
 impl Groups {
-    /// From the volume's descriptors, in order.
+    /// The groups from the volume's descriptors, in order.
     pub(crate) fn new(descs: Vec<GroupDesc>, zones: Zones) -> Groups {
         let sum =
             |f: fn(&GroupDesc) -> u32| AtomicU64::new(descs.iter().map(|d| u64::from(f(d))).sum());
@@ -158,8 +159,8 @@ impl Groups {
         Ok(self.group(group)?.state.lock())
     }
 
-    /// Free clusters (blocks, without `bigalloc`; so everywhere here) of the volume, those that
-    /// wait for a commit included.
+    /// Free clusters of the volume (blocks, without `bigalloc`; so everywhere in this module),
+    /// including those that wait for a commit.
     pub(crate) fn free_blocks(&self) -> u64 {
         self.free_blocks.load(Ordering::Relaxed)
     }
@@ -174,8 +175,8 @@ impl Groups {
         self.free_inodes.load(Ordering::Relaxed)
     }
 
-    /// Free inodes that wait for the commit of the transaction that freed them. What is not counted
-    /// here any more, the numbers of its group show.
+    /// Free inodes that wait for the commit of the transaction that freed them. When a number
+    /// leaves this count, the counts of its group already include it.
     pub(super) fn pending_inodes(&self) -> u64 {
         self.pending_inodes.load(Ordering::Acquire)
     }
@@ -185,14 +186,14 @@ impl Groups {
         self.used_dirs.load(Ordering::Relaxed)
     }
 
-    /// Blocks a group can hand out, without its lock.
+    /// Blocks that a group can allocate. Needs no lock.
     pub(super) fn available(&self, group: u32) -> u32 {
         self.list
             .get(group as usize)
             .map_or(0, |g| g.available.load(Ordering::Relaxed))
     }
 
-    /// No free run of the group is longer; without its lock.
+    /// No free run of the group is longer. Needs no lock.
     pub(super) fn longest(&self, group: u32) -> u32 {
         self.runs.get(group)
     }
@@ -207,25 +208,24 @@ impl Groups {
         self.runs.next(from, need)
     }
 
-    /// Free inodes of a group, without its lock.
+    /// Free inodes of a group. Needs no lock.
     pub(super) fn group_free_inodes(&self, group: u32) -> u32 {
         self.list
             .get(group as usize)
             .map_or(0, |g| g.free_inodes.load(Ordering::Relaxed))
     }
 
-    /// Directories in a group, without its lock.
+    /// Directories in a group. Needs no lock.
     pub(super) fn group_dirs(&self, group: u32) -> u32 {
         self.list
             .get(group as usize)
             .map_or(0, |g| g.used_dirs.load(Ordering::Relaxed))
     }
 
-    /// Brings the numbers that are read without the lock up to date after the state changed from
-    /// `before` (free blocks, pending blocks, free inodes, directories).
+    /// Updates the numbers that are read without the lock, after the state changed from `before`.
     ///
     /// # Errors
-    /// There is no such group.
+    /// `Corrupt` when there is no such group.
     pub(super) fn publish(&self, group: u32, before: Counts, st: &GroupState) -> Result<()> {
         let g = self.group(group)?;
         let now = Counts::of(st);
@@ -244,7 +244,8 @@ impl Groups {
         g.free_inodes.store(inodes, Ordering::Relaxed);
         g.used_dirs.store(now.dirs, Ordering::Relaxed);
         let add = |sum: &AtomicU64, was: u32, is: u32| {
-            // Wrapping addition of the difference: sums are exact as every change passes here once.
+            // Wrapping addition of the difference: the sums are exact because every change passes
+            // here once.
             sum.fetch_add(
                 u64::from(is).wrapping_sub(u64::from(was)),
                 Ordering::Release,
@@ -263,7 +264,7 @@ impl Groups {
     }
 }
 
-/// How much searches for free blocks looked at, since the volume was opened.
+/// The work of searches for free blocks since the volume was opened.
 #[derive(Debug, Default)]
 pub(crate) struct SearchCost {
     groups: AtomicU64,
@@ -271,7 +272,7 @@ pub(crate) struct SearchCost {
 }
 
 impl SearchCost {
-    /// Groups whose bitmaps were looked into, and 64-bit words of them.
+    /// Groups whose bitmaps were searched, and 64-bit words examined in them.
     pub(crate) fn so_far(&self) -> (u64, u64) {
         (
             self.groups.load(Ordering::Relaxed),
@@ -279,14 +280,14 @@ impl SearchCost {
         )
     }
 
-    /// Counts a look into a group.
+    /// Counts the search of a group.
     pub(super) fn count(&self, map: &FreeMap<'_>) {
         self.groups.fetch_add(1, Ordering::Relaxed);
         self.words.fetch_add(map.looked(), Ordering::Relaxed);
     }
 }
 
-/// The numbers of a group that sums are kept of.
+/// The counts of a group that are summed over the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Counts {
     blocks: u32,
@@ -318,23 +319,23 @@ impl GroupState {
     }
 }
 
-/// Something that a valid transaction freed.
+/// Space that a valid transaction freed and that is held back (`epoch=`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HeldBack {
     /// Clusters of a group.
     Blocks {
-        /// The group.
+        /// Group number.
         group: u32,
-        /// The first.
+        /// First bit.
         bit: u32,
-        /// How many.
+        /// Number of clusters.
         len: u32,
     },
     /// An inode of a group.
     Inode {
-        /// The group.
+        /// Group number.
         group: u32,
-        /// Its place in the group.
+        /// Index in the group.
         index: u32,
     },
 }

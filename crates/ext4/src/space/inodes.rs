@@ -1,4 +1,4 @@
-//! Inode allocation: which group, which number, and the state of the inode table.
+//! Inode allocation: choice of group and number, and the state of the inode table.
 
 use std::sync::atomic::Ordering;
 
@@ -15,14 +15,14 @@ use super::parts::Around;
 use super::scan::{FreeMap, Overlay};
 use crate::content;
 use crate::error::{FsError, Result};
-use crate::inode::Inode;
+use crate::state::inode::Inode;
 use crate::types::{Ino, ROOT_INO};
 use stetfs_ondisk::num::bounded32;
 
 impl Allocator {
-    /// Allocates an inode number near `parent` (directories spread, Orlov's way; other files stay
-    /// with their directory; `parts`) and a generation for it. The inode table block is made ready,
-    /// its slot is still to be written. Credits: part of `credits::NEW_INODE`.
+    /// Allocates an inode number near `parent`, and a generation for it. Directories spread (Orlov
+    /// allocator); other files stay with their directory (`parts`). The inode table block is made
+    /// ready; the caller writes the slot. Credits: part of `credits::NEW_INODE`.
     ///
     /// # Errors
     /// ENOSPC when no inode is free; some may wait for a commit
@@ -59,8 +59,9 @@ impl Allocator {
         Err(FsError::Errno(libc::ENOSPC))
     }
 
-    /// A group for a new directory: one with more than average room, and few directories, when it
-    /// is to be apart from its siblings; else one near the parent that is not crowded.
+    /// A group for a new directory. For a directory that is to be apart from its siblings, it is a
+    /// group with more than average room and few directories; else a group near the parent that is
+    /// not crowded.
     fn group_for_dir(&self, around: &Around, spread: bool) -> u32 {
         let groups = &self.groups;
         let count = groups.count();
@@ -70,7 +71,7 @@ impl Allocator {
             let free = groups.group_free_inodes(g);
             free > 0 && free >= avg_inodes && groups.available(g) >= avg_blocks
         };
-        // Bounded looks: any group will do in the end.
+        // The search is bounded: any group is acceptable in the end.
         const LOOKS: usize = 256;
         if spread {
             let groups_of_part = u64::from(around.part_len());
@@ -97,7 +98,7 @@ impl Allocator {
         near.find(fits).unwrap_or(around.first)
     }
 
-    /// Allocates an inode number that was claimed, or that nobody has.
+    /// Allocates an inode number that was claimed, or that is free.
     ///
     /// # Errors
     /// `Corrupt` when it is in use.
@@ -114,7 +115,8 @@ impl Allocator {
         }
     }
 
-    /// Takes an inode of a group: this one, or the first that is free. Its index in the group.
+    /// Allocates an inode of a group: the given one, or the first free one. Returns its index in
+    /// the group.
     fn take_inode(
         &self,
         h: &Handle<'_>,
@@ -143,7 +145,7 @@ impl Allocator {
             claims.remove(index, 1);
         }
         let (first, end) = exactly.map_or((reserved, per_group), |i| (i, i + 1));
-        // Let go before the change, or the change would copy the page.
+        // Drop the view before the change, or the change would copy the page.
         let free = FreeMap::new(
             &content::look(&block)?,
             st.pending_inodes.as_deref(),
@@ -158,7 +160,7 @@ impl Allocator {
         let fresh = self.vol.geo.has_group_checksums() && index >= used;
         if exactly.is_none() && !fresh && self.is_in_use(st.desc.inode_table(), group, index)? {
             st.bad_inodes = true;
-            let detail = format!("group {group}: inode {index} of it is marked free, and in use");
+            let detail = format!("group {group}: its inode {index} is in use, but marked free");
             let e = FsError::corrupt("inode bitmap", block.nr(), detail);
             self.out_of_use(group, before, guard, &e);
             return Ok(None);
@@ -169,7 +171,7 @@ impl Allocator {
             self.note_inode_bitmap(st, &map);
         }
         if st.has(GroupFlags::BLOCK_UNINIT) {
-            // A group with inodes has a real block bitmap, too, as the kernel leaves it.
+            // A group with inodes also has an initialised block bitmap, as the kernel leaves it.
             match self.block_bitmap(h, group, st) {
                 Ok(_) | Err(FsError::Corrupt { .. }) => {}
                 Err(e) => return Err(e),
@@ -189,8 +191,8 @@ impl Allocator {
         Ok(Some(index))
     }
 
-    /// Whether a file's inode lies at a place of a group's inode table. (What has a wrong checksum
-    /// is none.)
+    /// Whether the inode at a place of a group's inode table belongs to a file. An inode with a
+    /// wrong checksum does not count.
     fn is_in_use(&self, table: u64, group: u32, index: u32) -> Result<bool> {
         let (nr, offset) = self.vol.geo.layout.inode_position(table, index);
         let block = self.vol.cache.read(nr)?;
@@ -206,8 +208,8 @@ impl Allocator {
             && view.verify_checksum(ino, &self.vol.geo.checksums))
     }
 
-    /// Zeroes the blocks of the inode table that come into use when inodes from `used` to `index`
-    /// do; mke2fs may have left anything there.
+    /// Zeroes the blocks of the inode table that come into use with the inodes from `used` to
+    /// `index`; mke2fs may have left any content there.
     fn init_table(&self, h: &Handle<'_>, table: u64, used: u32, index: u32) -> Result<()> {
         let per_block = self.vol.geo.layout.inodes_per_block();
         let first = used.div_ceil(per_block);
@@ -218,13 +220,12 @@ impl Allocator {
         Ok(())
     }
 
-    /// Frees an inode number; it is handed out again once the transaction is valid. Credits: part
-    /// of `credits::FREE_INODE`. Where the group's bitmap is damaged, the number stays in use;
-    /// so it does where it says that the inode is free already, as the kernel has it: what
-    /// frees it goes on.
+    /// Frees an inode number; it is allocated again once the transaction is valid. Credits: part of
+    /// `credits::FREE_INODE`. If the group's bitmap is damaged, or says that the inode is free
+    /// already, the number stays as it is and the caller goes on, as in the kernel.
     ///
     /// # Errors
-    /// The device's, and the journal's.
+    /// Errors of the device and the journal.
     pub(crate) fn free_inode(&self, h: &Handle<'_>, ino: Ino, is_dir: bool) -> Result<()> {
         let (group, index) = self
             .vol
@@ -238,7 +239,7 @@ impl Allocator {
         let Bitmap { block, desc } = match self.inode_bitmap(h, group, st) {
             Ok(bitmap) => bitmap,
             Err(e @ FsError::Corrupt { .. }) => {
-                // The number stays in use, until e2fsck finds it.
+                // The number stays in use until e2fsck finds it.
                 self.out_of_use(group, before, guard, &e);
                 return Ok(());
             }
@@ -286,7 +287,7 @@ impl Allocator {
         }
     }
 
-    /// This number can be given to another file from here on.
+    /// Makes this number available from here on.
     pub(super) fn hand_back_inode(&self, group: u32, index: u32) -> Result<()> {
         let mut guard = self.groups.lock(group)?;
         let st = &mut *guard;

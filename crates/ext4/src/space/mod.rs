@@ -7,23 +7,24 @@
 //! * **space.S1** A group's in-memory descriptor equals its bytes in the descriptor block, and its
 //!   free counts equal the clear bits of its bitmaps.
 //! * **space.S2** A block or inode freed by a transaction that is not yet valid is clear in the
-//!   bitmap and set in the group's *pending* overlay, and so is a block that is set aside;
-//!   searches take neither.
+//!   bitmap and set in the group's *pending* overlay, and so is a block that is set aside; searches
+//!   take neither.
 //! * **space.S3** A group's `available` is its free blocks less the pending ones.
 //! * **space.S4** No free run of a group is longer than its `longest`, and none begins before its
-//!   `first_free`. Searches that find less lower the one and raise the other; what becomes free
-//!   does the opposite. The summary holds the smaller of `longest` and `available` of each group.
-//! * **space.S5** A group's bitmap and the block of its descriptor were read before either
-//!   changes. So a read that fails leaves nothing half done.
+//!   `first_free`. A search that finds less lowers `longest` and raises `first_free`; space that
+//!   becomes free does the opposite. The summary holds the smaller of `longest` and `available` of
+//!   each group.
+//! * **space.S5** A group's bitmap and the block of its descriptor are read before either changes.
+//!   So a failed read leaves no change half done.
 
 use crate::types::BlockNr;
 
-/// Blocks that follow each other on the volume.
+/// A run of consecutive blocks of the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockRun {
     /// First block.
     pub(crate) start: BlockNr,
-    /// How many.
+    /// Number of blocks.
     pub(crate) len: u32,
 }
 
@@ -34,28 +35,29 @@ impl BlockRun {
     }
 }
 
-/// What blocks are allocated for.
+/// The purpose of allocated blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AllocFor {
     /// File data: sets blocks behind it aside for the same file.
     Data,
     /// Directory blocks, extent tree nodes, attribute blocks.
     Meta,
-    /// File data that no transaction has yet: no bitmap tells of it (`space/aside`).
+    /// File data that no transaction contains yet: no bitmap shows it (`space/aside`).
     Later,
 }
 
-/// What kind of blocks is freed.
+/// The kind of freed blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Freed {
-    /// Never went through the journal.
+    /// Blocks that never went through the journal.
     Data,
-    /// Went through the journal: metadata, journaled data. Its log images are revoked.
+    /// Blocks that went through the journal: metadata, journaled data. Their log images are
+    /// revoked.
     Journaled,
 }
 
 mod alloc;
-mod allocator;
+pub(crate) mod allocator;
 mod aside;
 mod bitmaps;
 mod claims;
@@ -69,7 +71,7 @@ mod parts;
 mod promises;
 mod redo;
 mod reserve;
-mod scan;
+pub(crate) mod scan;
 mod summary;
 #[cfg(test)]
 mod tests;
@@ -80,10 +82,10 @@ mod zones;
 pub(crate) use allocator::Allocator;
 pub(crate) use group::Groups;
 pub(crate) use reserve::Reservation;
-pub(crate) use window::Window;
+
 pub(crate) use zones::Zones;
 
-/// Handle credits that the calls of this module use; a block that several calls touch counts once.
+/// Handle credits of the calls in this module. A block that several calls touch counts once.
 pub(crate) mod credits {
     use stetfs_journal::Credits;
 

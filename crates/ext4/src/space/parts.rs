@@ -1,19 +1,19 @@
-//! Where searches begin, and in which order they go over the groups: in the lane's part of them
-//! first, if the journal's lanes keep apart (Z-Journal §3.5, "core-aware block group allocation").
+//! The start and order of a search over the groups. If the journal keeps lanes apart, a search
+//! begins in the lane's part of the groups (Z-Journal §3.5, "core-aware block group allocation").
 //!
-//! A search goes on in the parts of others, so that every block and inode can be had. What
-//! continues a file where it ends, or in its window, is no search.
+//! A search continues in the parts of other lanes, so that it can reach every block and inode. An
+//! allocation that continues a file at its end, or in its window, needs no search.
 
 use std::ops::Range;
 
 use stetfs_journal::Handle;
 
-/// Groups around one.
+/// The search order around a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Around {
-    /// Where a search begins; in `part`.
+    /// The group where a search begins; in `part`.
     pub(super) first: u32,
-    /// Those that are looked at before all others; not empty.
+    /// The groups that are searched first; not empty.
     part: Range<u32>,
     /// Groups of the volume.
     count: u32,
@@ -22,8 +22,8 @@ pub(super) struct Around {
 use super::allocator::Allocator;
 use stetfs_ondisk::num::bounded32;
 impl Around {
-    /// Around `near`; or, where that is not in the part, around one in its place there, the same
-    /// for all that is near to it.
+    /// The search order around `near`. If `near` is outside the part, the search begins at a group
+    /// of the part that depends only on `near`, so that neighbours stay together.
     fn new(near: u32, part: Range<u32>, count: u32) -> Around {
         let first = match part.contains(&near) {
             true => near,
@@ -32,7 +32,7 @@ impl Around {
         Around { first, part, count }
     }
 
-    /// The same part, from another group of it on.
+    /// The same part, beginning at another group.
     pub(super) fn at(&self, first: u32) -> Around {
         Around::new(first, self.part.clone(), self.count)
     }
@@ -42,14 +42,14 @@ impl Around {
         self.part.end - self.part.start
     }
 
-    /// The group `by` groups behind the first, round the part.
+    /// The group `by` groups behind the first, wrapping around in the part.
     pub(super) fn behind(&self, by: u32) -> u32 {
         let at = u64::from(self.first - self.part.start) + u64::from(by);
         self.part.start + bounded32(at % u64::from(self.part_len().max(1)))
     }
 
-    /// All groups of the volume, as ranges in the order of a search: the part from the first on,
-    /// the part before it, what is behind the part, what is before.
+    /// All groups of the volume, as ranges in search order: the part from the first group on, the
+    /// part before it, the groups behind the part, the groups before it.
     pub(super) fn ranges(&self) -> [Range<u32>; 4] {
         let Range { start, end } = self.part;
         [
@@ -60,8 +60,8 @@ impl Around {
         ]
     }
 
-    /// Groups for an inode near the first: its flex group's, then farther and farther away in the
-    /// part, then one after the other.
+    /// Groups for an inode near the first: its flex group, then at growing distance in the part,
+    /// then one after the other.
     pub(super) fn for_inode(&self, flex: u32) -> impl Iterator<Item = u32> {
         let base = self.first - self.first % flex.max(1);
         let Range { start, end } = self.part;
@@ -73,7 +73,7 @@ impl Around {
             .chain(self.ranges().into_iter().flatten())
     }
 
-    /// The groups of the part, from the one `by` behind the first on.
+    /// The groups of the part, beginning `by` behind the first and wrapping around.
     pub(super) fn round(&self, by: u32) -> impl Iterator<Item = u32> {
         let from = self.behind(by);
         (from..self.part.end).chain(self.part.start..from)
@@ -81,10 +81,10 @@ impl Around {
 }
 
 impl Allocator {
-    /// Where a change looks for space near a group.
+    /// The search order near a group, for a change in handle `h`.
     pub(super) fn around(&self, h: &Handle<'_>, near: u32) -> Around {
         let count = self.groups.count();
-        // Which lane it is may be up to the processor.
+        // The lane may depend on the processor, so `epoch=` does not use it.
         let of_lane = || h.part_of(count).filter(|_| self.vol.opts.epoch.is_none());
         let part = of_lane().unwrap_or(0..count);
         Around::new(near, part, count)
@@ -105,7 +105,7 @@ mod tests {
         assert_eq!(all(&around), [6, 7, 4, 5, 8, 9, 0, 1, 2, 3]);
         assert_eq!(all(&Around::new(2, 0..4, 4)), [2, 3, 0, 1], "one part");
         assert_eq!(all(&Around::new(0, 0..1, 1)), [0]);
-        // What is near in another's part is near in this one.
+        // Neighbours in another lane's part stay neighbours in this one.
         assert_eq!(
             Around::new(1, 4..8, 10).first,
             Around::new(9, 4..8, 10).first

@@ -1,29 +1,29 @@
-//! The blocks that are promised to records of files for a recovery (`redo`).
+//! Promises of blocks to records of files, for a recovery (`redo`).
 
 use std::collections::VecDeque;
 
 use stetfs_journal::Stamp;
 
-/// Promises to records that live, in the order in which they were written.
+/// The promises to live records, in the order in which they were written.
 #[derive(Default)]
 pub(super) struct RedoPromises {
-    /// Each with the stamp of its record, clusters.
+    /// The stamp of each record, and its promise in clusters.
     by_record: VecDeque<(Stamp, u64)>,
     /// Their sum, clusters.
     sum: u64,
 }
 
 impl RedoPromises {
-    /// Keeps the promise of a record.
+    /// Adds the promise of a record.
     pub(super) fn keep(&mut self, record: Stamp, clusters: u64) {
         self.by_record.push_back((record, clusters));
         self.sum += clusters;
     }
 
-    /// Ends the promises of the oldest records, as far as they are not alive. Gives their clusters.
+    /// Ends the promises of the oldest records that are no longer alive. Returns their clusters.
     pub(super) fn end(&mut self, is_alive: impl Fn(Stamp) -> bool) -> u64 {
         let mut ended = 0;
-        // Syncs of two files come here in any order, with stamps that are close.
+        // Syncs of two files may arrive in either order, with stamps that are close together.
         while let Some((record, clusters)) = self.by_record.front()
             && !is_alive(*record)
         {
@@ -34,7 +34,7 @@ impl RedoPromises {
         ended
     }
 
-    /// Clusters that are promised.
+    /// Sum of the promises, clusters.
     pub(super) fn sum(&self) -> u64 {
         self.sum
     }

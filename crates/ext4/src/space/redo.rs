@@ -1,13 +1,13 @@
-//! Blocks that a recovery may need beyond those that the records of files name (replay.A3).
+//! Promises of blocks to a recovery, beyond those that the records of files name (replay.A3).
 //!
-//! A record is applied to the older state of the last commit. There a directory may be fuller and a
-//! map more broken up than in the state that the record was written in, so that names and extents
-//! take blocks which the running volume did not need. Each record promises itself what it may take
-//! at most. The promise ends when a valid transaction supersedes the record.
+//! Recovery applies a record to the older state of the last commit. There a directory may be
+//! fuller, or a map more fragmented, than in the state in which the record was written. So names
+//! and extents may take blocks that the running volume did not need. Each record promises itself
+//! the most that it may take. The promise ends when a valid transaction supersedes the record.
 //!
-//! Why a promise of free blocks is enough: what is free now and not pending is free in the state of
-//! the last commit, too, and no record names it. What transactions that are not valid allocated for
-//! directories and maps is free there as well.
+//! A promise of free blocks is enough: a block that is free now and not pending is also free in the
+//! state of the last commit, and no record names it. Blocks that invalid transactions allocated for
+//! directories and maps are free there as well.
 
 use stetfs_journal::Stamp;
 
@@ -16,9 +16,10 @@ use super::reserve::Reservation;
 
 impl Allocator {
     /// Promises `blocks` blocks to a record that is about to be written; `None` if the volume is
-    /// too full. The reserved blocks, and those kept for maps, count: a recovery may take them.
+    /// too full. The reserved blocks, and those kept for maps, may be used: a recovery may take
+    /// them.
     pub(crate) fn promise_redo(&self, blocks: u64) -> Option<Reservation<'_>> {
-        // At each record, so that no more promises are remembered than records live.
+        // Done for each record, so that no more promises are remembered than records are alive.
         self.end_redo_promises();
         self.promise_all(blocks, self.groups.pending_blocks())
     }
@@ -31,8 +32,8 @@ impl Allocator {
         }
     }
 
-    /// Ends the promises of records that valid transactions supersede. Gives the clusters that are
-    /// promised to the others.
+    /// Ends the promises of records that valid transactions supersede. Returns the clusters
+    /// promised to the other records.
     pub(super) fn end_redo_promises(&self) -> u64 {
         let mut promises = self.groups.redo.lock();
         let ended = promises.end(|record| self.vol.journal.is_alive(record));
@@ -42,7 +43,7 @@ impl Allocator {
         left
     }
 
-    /// Clusters promised to records, those included that are not alive and not looked at since.
+    /// Clusters promised to records, including those of records that ended since the last check.
     #[cfg(test)]
     pub(crate) fn promised_to_records(&self) -> u64 {
         self.groups.redo.lock().sum()

@@ -1,5 +1,6 @@
-//! Promises of space: an operation learns of ENOSPC before it has changed anything. What was freed
-//! since the last commit is room, too: whoever finds no other commits, and looks again.
+//! Promises of space: an operation gets ENOSPC before it has changed anything. Space that was freed
+//! since the last commit counts, too: an operation that finds no other room commits, and tries
+//! again.
 
 use std::sync::atomic::Ordering;
 
@@ -10,7 +11,7 @@ use crate::error::{FsError, Result};
 use crate::space::Groups;
 use crate::types::Ctx;
 
-/// Clusters promised to one operation. What is left of the promise ends when it is dropped.
+/// Clusters promised to one operation. The unused rest of the promise ends when it is dropped.
 #[must_use]
 pub(crate) struct Reservation<'a> {
     groups: &'a Groups,
@@ -18,19 +19,19 @@ pub(crate) struct Reservation<'a> {
 }
 
 impl Reservation<'_> {
-    /// Says that `blocks` clusters of the promise were allocated.
+    /// Counts `blocks` clusters of the promise as allocated.
     pub(crate) fn consumed(&mut self, blocks: u64) {
         let blocks = blocks.min(self.left);
         self.left -= blocks;
         self.groups.reserved.fetch_sub(blocks, Ordering::Relaxed);
     }
 
-    /// Adds what is left of another promise.
+    /// Adds the unused rest of another promise.
     pub(crate) fn join(&mut self, other: Reservation<'_>) {
         self.left += other.keep();
     }
 
-    /// Keeps what is left of the promise, clusters, until it is given to
+    /// Keeps the unused rest of the promise, clusters, until it is passed to
     /// [`kept_promise`](Allocator::kept_promise).
     pub(crate) fn keep(mut self) -> u64 {
         std::mem::take(&mut self.left)
@@ -43,28 +44,28 @@ impl Drop for Reservation<'_> {
     }
 }
 
-/// How often what waits for a commit is waited for before ENOSPC.
+/// The number of commits that an operation waits for before it returns ENOSPC.
 const COMMITS: usize = 2;
 
-/// What a look for room finds.
+/// The result of a search for room.
 enum Look<T> {
     Found(T),
-    /// Nothing, but what waits for a commit would do.
+    /// No room now, but space that waits for a commit would be enough.
     AfterCommit,
     Nothing,
 }
 
 impl Allocator {
     /// Promises `blocks` clusters (blocks, without `bigalloc`), data and metadata together, for the
-    /// allocations of one operation. A `privileged` caller may use the volume's reserved
-    /// blocks. May commit the journal to get at freed space: no handle may be open, inode locks
-    /// may be held.
+    /// allocations of one operation. A `privileged` caller may use the volume's reserved blocks.
+    /// This may commit the journal to use freed space: no handle may be open; inode locks may be
+    /// held.
     ///
     /// # Errors
     /// ENOSPC; nothing was changed.
     pub(crate) fn reserve(&self, blocks: u64, privileged: bool) -> Result<Reservation<'_>> {
         if self.groups.keep_freed.load(Ordering::Acquire) {
-            // A log is applied. What is kept back from users is for that, too (replay.A3).
+            // Recovery is applying a log. It may use the blocks that users may not (replay.A3).
             let room = self.promise_all(blocks, self.groups.pending_blocks());
             return room.ok_or(FsError::Errno(libc::ENOSPC));
         }
@@ -76,14 +77,14 @@ impl Allocator {
             let redo = self.end_redo_promises();
             Ok(match self.try_reserve(blocks, privileged, pending) {
                 Some(room) => Look::Found(room),
-                // A commit is worth it only if that is enough.
+                // A commit is useful only if it frees enough.
                 None if self.may_reserve(blocks, privileged, redo) => Look::AfterCommit,
                 None => Look::Nothing,
             })
         })
     }
 
-    /// The promise of so many clusters that was [kept](Reservation::keep).
+    /// The promise of clusters that were [kept](Reservation::keep).
     pub(crate) fn kept_promise(&self, clusters: u64) -> Reservation<'_> {
         Reservation {
             groups: &self.groups,
@@ -91,24 +92,25 @@ impl Allocator {
         }
     }
 
-    /// Promises clusters again that were allocated from a promise and are about to be given back.
+    /// Promises clusters again that were allocated from a promise and are about to be freed.
     pub(crate) fn promise_again(&self, clusters: u64) -> Reservation<'_> {
         self.groups.reserved.fetch_add(clusters, Ordering::Relaxed);
         self.kept_promise(clusters)
     }
 
-    /// Begins a handle and makes an inode in it, which is the first that `make` does. May commit
-    /// the journal to get at freed numbers: no handle may be open, inode locks may be held.
+    /// Begins a handle and makes an inode in it; this is the first action of `make`. It may commit
+    /// the journal to use freed numbers: no handle may be open; inode locks may be held.
     ///
     /// # Errors
-    /// Those of `make`: ENOSPC when no inode is free; nothing was changed.
+    /// Errors of `make`: ENOSPC when no inode is free; then nothing was changed.
     pub(crate) fn begin_with_inode<T>(
         &self,
         credits: Credits,
         make: impl Fn(&Handle<'_>) -> Result<T>,
     ) -> Result<(Handle<'_>, T)> {
         self.look_for_room(|| {
-            // Before the look: what is not pending any more by then, the look sees.
+            // Read before the attempt: numbers that stop being pending until then, the attempt can
+            // use.
             let pending = self.groups.pending_inodes();
             let h = self.vol.journal.begin(credits)?;
             match make(&h) {
@@ -119,9 +121,9 @@ impl Allocator {
         })
     }
 
-    /// Looks for room, and again after a commit while that may help: what running transactions
-    /// freed becomes usable when they are valid (space.S2). `look` leaves no handle open where
-    /// it finds nothing.
+    /// Searches for room, and again after a commit while that may help: space that running
+    /// transactions freed becomes usable when they are valid (space.S2). `look` leaves no handle
+    /// open when it finds nothing.
     fn look_for_room<T>(&self, mut look: impl FnMut() -> Result<Look<T>>) -> Result<T> {
         for attempt in 0.. {
             match look()? {
@@ -136,13 +138,13 @@ impl Allocator {
         Err(FsError::Errno(libc::ENOSPC))
     }
 
-    /// Reserves if there is room when `pending` of the free blocks do not count.
+    /// Reserves clusters if there is room without `pending` of the free ones.
     fn try_reserve(&self, blocks: u64, privileged: bool, pending: u64) -> Option<Reservation<'_>> {
         self.promise_all(blocks, pending.saturating_add(self.kept_back(privileged)))
     }
 
-    /// Whether there would be room if nothing were pending, and `redo` of what is promised were
-    /// not.
+    /// Whether there would be room if no block were pending, and the promises of `redo` clusters
+    /// had ended.
     fn may_reserve(&self, blocks: u64, privileged: bool, redo: u64) -> bool {
         let promised = self.groups.reserved.load(Ordering::Relaxed);
         let wanted = promised.saturating_sub(redo).checked_add(blocks);
@@ -150,7 +152,7 @@ impl Allocator {
         wanted.is_some_and(|wanted| wanted <= most.saturating_sub(self.kept_back(privileged)))
     }
 
-    /// Clusters that are not for everybody.
+    /// Clusters that this caller may not use.
     fn kept_back(&self, privileged: bool) -> u64 {
         let reserved = match privileged {
             true => 0,
@@ -159,7 +161,7 @@ impl Allocator {
         self.vol.sb.kept_clusters() + reserved
     }
 
-    /// Reserves if there is room when `but` of the free clusters do not count.
+    /// Reserves clusters if there is room without `but` of the free ones.
     pub(super) fn promise_all(&self, blocks: u64, but: u64) -> Option<Reservation<'_>> {
         let groups = &self.groups;
         if blocks > 0 {

@@ -1,9 +1,10 @@
-//! Finding free runs in a bitmap, a word at a time.
+//! Search for free runs in a bitmap, a word at a time.
 
 use std::cell::Cell;
 use stetfs_ondisk::num::{count32, to_usize};
 
-/// Blocks or inodes of one group that are free in the bitmap but not yet to be used (space.S2).
+/// Blocks or inodes of one group that are free in the bitmap but must not be allocated yet
+/// (space.S2).
 #[derive(Debug)]
 pub(crate) struct Overlay {
     words: Box<[u64]>,
@@ -18,7 +19,7 @@ impl Overlay {
         }
     }
 
-    /// What is in `slot`; one of `bits` bits is put there if nothing is.
+    /// The overlay in `slot`; an empty one of `bits` bits is put there if there is none.
     pub(super) fn of(slot: &mut Option<Box<Overlay>>, bits: u32) -> &mut Overlay {
         slot.get_or_insert_with(|| Box::new(Overlay::new(bits)))
     }
@@ -32,7 +33,7 @@ impl Overlay {
     pub(super) fn insert_in(&mut self, i: usize, bits: u64) {
         if let Some(word) = self.words.get_mut(i) {
             let new = bits & !*word;
-            // Most often there is nothing to count.
+            // Most often there are no new bits.
             if new != 0 {
                 self.count += new.count_ones();
                 *word |= new;
@@ -67,7 +68,7 @@ impl Overlay {
     }
 }
 
-/// The words of 64 bits that a run of bits touches, each with those of its bits that belong to the
+/// The 64-bit words that a run of bits touches: the index of each, with a mask of the bits in the
 /// run.
 pub(super) fn words(start: u32, len: u32) -> impl Iterator<Item = (usize, u64)> {
     let (start, end) = (u64::from(start), u64::from(start) + u64::from(len));
@@ -78,30 +79,30 @@ pub(super) fn words(start: u32, len: u32) -> impl Iterator<Item = (usize, u64)> 
     })
 }
 
-/// Word `i` of a bitmap; what lies behind its end is in use.
+/// Word `i` of a bitmap; bits behind the end count as in use.
 pub(super) fn bitmap_word(map: &[u8], i: usize) -> u64 {
     let bytes = map.get(i * 8..).and_then(<[u8]>::first_chunk);
     bytes.map_or(u64::MAX, |bytes| u64::from_le_bytes(*bytes))
 }
 
-/// Makes word `i` of a bitmap this.
+/// Sets word `i` of a bitmap.
 pub(super) fn set_bitmap_word(map: &mut [u8], i: usize, word: u64) {
     if let Some(bytes) = map.get_mut(i * 8..).and_then(<[u8]>::first_chunk_mut) {
         *bytes = word.to_le_bytes();
     }
 }
 
-/// What of a group may be handed out: clear in the bitmap, not pending, inside the group.
+/// The bits of a group that can be allocated: clear in the bitmap, not pending, inside the group.
 pub(crate) struct FreeMap<'a> {
     bitmap: &'a [u8],
     pending: Option<&'a Overlay>,
     bits: u32,
-    /// Words looked at so far.
+    /// Words examined so far.
     looked: Cell<u64>,
 }
 
 impl<'a> FreeMap<'a> {
-    /// `bits` is the number of bits that stand for something.
+    /// A view of a bitmap; `bits` is the number of its valid bits.
     pub(super) fn new(bitmap: &'a [u8], pending: Option<&'a Overlay>, bits: u32) -> FreeMap<'a> {
         FreeMap {
             bitmap,
@@ -111,12 +112,12 @@ impl<'a> FreeMap<'a> {
         }
     }
 
-    /// Words of the bitmap that were looked at.
+    /// Words of the bitmap that were examined.
     pub(super) fn looked(&self) -> u64 {
         self.looked.get()
     }
 
-    /// Word `i`, a set bit for every free one.
+    /// Word `i`, with a bit set for every free one.
     fn free_word(&self, i: usize) -> u64 {
         self.looked.set(self.looked.get() + 1);
         let used = bitmap_word(self.bitmap, i);
@@ -149,7 +150,7 @@ impl<'a> FreeMap<'a> {
         let mut at = from;
         while at < to {
             let used = !self.free_word((at / 64) as usize) >> (at % 64);
-            // The shift brings zeroes in at the top: they say nothing about the next word.
+            // The shift brings in zeroes at the top; they say nothing about the next word.
             let n = used.trailing_zeros().min(64 - at % 64);
             if n < 64 - at % 64 {
                 return (at + n).min(to);
@@ -159,13 +160,13 @@ impl<'a> FreeMap<'a> {
         to
     }
 
-    /// Where the free run begins that ends before `end`.
+    /// The start of the free run that ends before `end`.
     fn run_begin(&self, end: u32) -> u32 {
         let mut at = end.min(self.bits);
         while at > 0 {
             let word = (at - 1) / 64;
             let n = at - word * 64;
-            // The last `n` bits of the word that count, at its top.
+            // The lowest `n` bits of the word, shifted to its top.
             let free = self.free_word(word as usize) << (64 - n);
             let ones = free.leading_ones().min(n);
             at -= ones;
@@ -176,12 +177,12 @@ impl<'a> FreeMap<'a> {
         at
     }
 
-    /// Bits of the free run around some bits that are free.
+    /// Length of the free run around `start..end`, which is free.
     pub(super) fn run_around(&self, start: u32, end: u32) -> u32 {
         self.run_end(end, self.bits).max(end) - self.run_begin(start).min(start)
     }
 
-    /// Bits of the longest free run.
+    /// Length of the longest free run.
     pub(super) fn longest(&self) -> u32 {
         let (mut at, mut longest) = (0, 0);
         while let Some(start) = self.next_free(at, self.bits) {
@@ -192,9 +193,9 @@ impl<'a> FreeMap<'a> {
     }
 }
 
-/// Looks for a run of `need` bits from `from` on, then from `first` (there is no free one before);
-/// of a longer one at most `want` bits are given, and if there is none the longest. `avoid` are
-/// sorted runs that are not to be touched.
+/// Searches for a run of `need` bits from `from` on, then from `first` (no bit before it is free).
+/// Returns the start and end of the run, or of the longest run if there is none. Ends early at
+/// `need` or `want` bits, whichever is more. `avoid` are sorted runs that must not be touched.
 pub(crate) fn find_run(
     map: &FreeMap<'_>,
     avoid: &[(u32, u32)],
@@ -208,14 +209,14 @@ pub(crate) fn find_run(
         let mut at = lo;
         let mut blockers = avoid.iter().copied().peekable();
         while let Some(start) = map.next_free(at, hi) {
-            // Where free space meets what is to be avoided, it is taken in pieces.
+            // Free space before and behind a run to avoid counts as separate pieces.
             while blockers.next_if(|(_, end)| *end <= start).is_some() {}
             let blocker = blockers.peek().copied();
             if let Some((_, end)) = blocker.filter(|(begin, _)| *begin <= start) {
                 at = end;
                 continue;
             }
-            // A run that begins before `from` may go on behind it.
+            // A run that begins before `from` may extend past it.
             let limit = blocker.map_or(map.bits, |(begin, _)| begin);
             let end = map.run_end(start, limit.min(start.saturating_add(enough)));
             if best.is_none_or(|(x, y)| end - start > y - x) {

@@ -1,14 +1,15 @@
-//! The longest free run of every group in one tree, so that a group with room is found without
-//! asking all of them.
+//! A tree with the longest free run of every group. It finds a group with room without a look at
+//! all of them.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Maxima over halves, quarters and so on of a list of numbers: finds the next number of at least
-/// so much in logarithmic time. Each number has one writer at a time (its group's lock); any may
-/// read meanwhile, and then may see a maximum that is a moment old.
+/// Maxima over halves, quarters and so on of a list of numbers: finds the next number of at least a
+/// given size in logarithmic time. Each number has one writer at a time (under its group's lock).
+/// Readers need no lock, and may see a slightly outdated maximum.
 #[derive(Debug)]
 pub(super) struct Summary {
-    /// Node `i` is the larger of nodes `2i` and `2i + 1`; the last half are the numbers.
+    /// Node `i` is the larger of nodes `2i` and `2i + 1`; the second half of the nodes are the
+    /// numbers.
     nodes: Box<[AtomicU32]>,
 }
 
@@ -32,8 +33,8 @@ impl Summary {
     }
 
     fn node(&self, i: usize) -> u32 {
-        // Sequentially consistent, here and in `set`: who stores a maximum last has seen every
-        // number below it.
+        // Sequentially consistent, here and in `set`: the thread that stores a maximum last has
+        // seen every number below it.
         self.nodes.get(i).map_or(0, |n| n.load(Ordering::SeqCst))
     }
 
@@ -42,7 +43,7 @@ impl Summary {
         self.node(self.leaves() + i as usize)
     }
 
-    /// The largest of all.
+    /// The largest number.
     pub(super) fn max(&self) -> u32 {
         self.node(1)
     }
@@ -61,8 +62,8 @@ impl Summary {
             if self.node(at) == max {
                 return;
             }
-            // Whoever stores looks again: a store that was overtaken by a change below is put right
-            // by its own thread.
+            // Each writer checks again after its store: if a change below overtook it, it corrects
+            // the maximum.
             loop {
                 self.nodes[at].store(max, Ordering::SeqCst);
                 let now = larger();
@@ -74,7 +75,7 @@ impl Summary {
         }
     }
 
-    /// The first number from `from` on that is at least `need` (above 0).
+    /// The first index from `from` on whose number is at least `need` (above 0).
     pub(super) fn next(&self, from: u32, need: u32) -> Option<u32> {
         let leaves = self.leaves();
         let mut at = leaves.checked_add(from as usize)?;
@@ -83,7 +84,7 @@ impl Summary {
         }
         loop {
             if self.node(at) >= need {
-                // Down to the first, as long as the maxima are true.
+                // Descend to the first such number, as long as the maxima are right.
                 while at < leaves {
                     at *= 2;
                     if self.node(at) < need {
@@ -94,7 +95,7 @@ impl Summary {
                     return u32::try_from(at - leaves).ok();
                 }
             }
-            // To the next subtree on the right.
+            // Continue with the next subtree on the right.
             while at % 2 == 1 {
                 at /= 2;
             }

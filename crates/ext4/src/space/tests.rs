@@ -9,11 +9,12 @@ use super::{AllocFor, BlockRun, Freed, credits};
 use crate::durability::MetadataLedger;
 use crate::error::FsError;
 use crate::fs::Fs;
-use crate::inode::{Inode, InodeBody};
+use crate::state::body::InodeBody;
+use crate::state::inode::Inode;
 use crate::testing::{flavours, fsck, mkfs, new_file, open};
 use crate::types::{Ctx, Ino, ROOT_INO, RenameFlags, XattrSet};
 
-/// An inode that exists in memory only: an owner for blocks.
+/// An inode that exists only in memory: an owner for blocks.
 fn owner(fs: &Fs, ino: Ino) -> Inode {
     let raw = vec![0; usize::from(fs.vol.geo.inode_size)].into_boxed_slice();
     let mut body = InodeBody::new(raw, &fs.vol.geo).unwrap();
@@ -94,7 +95,7 @@ fn allocation_agrees_with_a_model_and_e2fsck() {
                 .map(|(_, r)| *r)
             {
                 model.0.remove(&run.start);
-                // Often only a part goes, from one end.
+                // Often only a part is freed, from one end.
                 let cut = rng.u32(..=run.len / 2);
                 let cut = cut - cut % fs.vol.geo.ratio();
                 let (gone, left) = if rng.bool() {
@@ -196,7 +197,7 @@ fn the_volume_can_be_filled_to_the_last_block_and_emptied() {
         for run in runs {
             free(&fs, run);
         }
-        // Nothing can be handed out before the commit, and `reserve` knows how to get at it.
+        // Nothing can be allocated before the commit; `reserve` makes it available.
         assert_eq!(
             alloc(&fs, &inodes[0], None, 1, AllocFor::Data)
                 .unwrap_err()
@@ -238,7 +239,7 @@ fn writers_side_by_side_stay_contiguous() {
     for inode in &inodes {
         fs.space.release_window(inode);
     }
-    // Without windows a small file lies right behind the last one.
+    // Without windows a small file lies right behind the previous one.
     let small = owner(&fs, 99);
     let a = alloc(&fs, &small, None, 1, AllocFor::Data).unwrap();
     fs.space.release_window(&small);
@@ -419,7 +420,7 @@ fn inodes_agree_with_e2fsck() {
     }
 }
 
-/// Groups and words of bitmaps that searches looked at.
+/// Groups and bitmap words that searches examined.
 fn cost(fs: &Fs) -> (u64, u64) {
     let stats = fs.stats();
     (stats.groups_searched, stats.words_searched)
@@ -435,7 +436,7 @@ fn comb(fs: &Fs) -> u64 {
     assert_eq!(fs.space.groups.free_blocks(), 0);
     let mut freed = 0;
     for run in &runs {
-        // A commit's worth at a time.
+        // As many blocks at a time as one transaction takes.
         for part in (run.start..run.end()).collect::<Vec<_>>().chunks(4000) {
             let h = fs.vol.journal.begin(credits::FREE_BLOCKS * 2).unwrap();
             for start in part.iter().copied().filter(|nr| nr % 2 == 1) {
@@ -460,7 +461,7 @@ fn a_comb_is_filled_in_linear_time() {
         groups > 20 && free > 60_000,
         "{groups} groups, {free} blocks"
     );
-    // Large files, of which every block has to be looked for: eight that grow side by side.
+    // Large files, with a search for every block: eight that grow side by side.
     let writers: Vec<Inode> = (0..8).map(|i| owner(&fs, 12 + i * 2000)).collect();
     let mut goals = [None; 8];
     let before = cost(&fs);
@@ -475,8 +476,8 @@ fn a_comb_is_filled_in_linear_time() {
     let last = alloc(&fs, &writers[0], None, 1, AllocFor::Data).unwrap_err();
     assert_eq!(last.errno(), libc::ENOSPC);
     let (looks, words) = (after.0 - before.0, after.1 - before.1);
-    // At the goal, in the window, where the next one is: a look each. And every group once, in
-    // vain.
+    // One look each at the goal, in the window, and at the next place; and every group once without
+    // success.
     assert!(
         looks <= 3 * free + 8 * groups,
         "{looks} looks for {free} blocks"
@@ -489,7 +490,7 @@ fn a_comb_is_filled_in_linear_time() {
     fs.unmount().unwrap();
 }
 
-/// As above, but files of one block that begin anew each.
+/// The same with files of one block, each of which begins anew.
 #[test]
 fn small_files_in_a_comb_do_not_search_from_the_start() {
     let device = mkfs(96, &Mkfs::blocks(1024));
@@ -515,21 +516,21 @@ fn small_files_in_a_comb_do_not_search_from_the_start() {
     fs.unmount().unwrap();
 }
 
-/// What searches go by is true of what is free (space.S4).
+/// The search hints agree with the free space (space.S4).
 #[test]
 fn a_run_that_becomes_free_is_found_at_once() {
     let device = mkfs(192, &Mkfs::blocks(1024));
     let fs = open(&device);
     comb(&fs);
     let inode = owner(&fs, 12);
-    // Searches learn that nothing is longer than one block.
+    // Searches learn that no run is longer than one block.
     let one = alloc(&fs, &inode, None, 64, AllocFor::Meta).unwrap();
     assert_eq!(one.len, 1);
     for group in 0..fs.space.groups.count() {
         let goal = fs.vol.geo.layout.group_first_block(group) + 5000;
         alloc(&fs, &inode, Some(goal), 64, AllocFor::Meta).unwrap();
     }
-    // The used blocks of a piece of the comb go, far away.
+    // The used blocks of a part of the comb, far away, are freed.
     let far = fs
         .vol
         .geo
@@ -573,7 +574,7 @@ fn windows_come_back() {
         held(&fs),
         fs.space.groups.free_blocks()
     );
-    // One writer takes all there is, out of the others' windows too.
+    // One writer takes all space, also out of the windows of others.
     let free = fs.space.groups.free_blocks();
     let mut taken = 0;
     while let Ok(run) = alloc(&fs, &writers[0], goals[0], 500, AllocFor::Data) {
@@ -626,7 +627,7 @@ fn mknod(fs: &Fs, name: &[u8]) -> Result<Ino, FsError> {
     Ok(made.ino)
 }
 
-/// What waits for a commit is room, too, for every operation that takes an inode (space.S2).
+/// Inodes that wait for a commit are available to every operation that takes an inode (space.S2).
 #[test]
 fn inodes_freed_without_a_sync_are_given_out_again() {
     type Turn = fn(&Fs) -> Result<(), FsError>;
@@ -683,7 +684,7 @@ fn inodes_freed_without_a_sync_are_given_out_again() {
     }
 }
 
-/// Threads that take in turn what waits for the same commits.
+/// Threads take turns with inodes that wait for the same commits.
 #[test]
 fn threads_share_the_inodes_that_a_commit_frees() {
     let (device, fs) = with_few_inodes();
@@ -703,7 +704,7 @@ fn threads_share_the_inodes_that_a_commit_frees() {
     fsck(&device);
 }
 
-/// Where every inode is in use, nobody commits for it.
+/// If every inode is in use, no commit is made for more.
 #[test]
 fn a_volume_whose_inodes_are_in_use_says_so_at_once() {
     let (_device, fs) = with_few_inodes();

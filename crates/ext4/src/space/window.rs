@@ -1,36 +1,26 @@
-//! Space set aside for growing files, so that writers side by side stay contiguous.
+//! Windows: space set aside for growing files, so that files written side by side stay contiguous.
 //!
-//! A window exists in memory only: a run of free bits of one group with an owner. Others keep off
-//! it until space is short; then it is taken from the owner without asking.
+//! A window exists only in memory: a run of free bits of one group with an owner. Other files keep
+//! off it until space is short; then they take it without asking.
 
+use crate::state::window::Window;
 use std::collections::VecDeque;
 
 use parking_lot::Mutex;
 
 use crate::types::Ino;
 
-/// An inode's side of its window: which group holds it, and how large the next one will be.
-#[derive(Debug, Default)]
-pub(crate) struct Window {
-    /// The group, if there is a window (it may have been taken away meanwhile).
-    pub(super) group: Option<u32>,
-    /// Clusters of the next window.
-    pub(super) next: u32,
-    /// None is set aside yet: nobody would tell of the file's end, and it has not shown that it
-    /// grows.
-    pub(crate) waits: bool,
-}
-
-/// Windows of files that nobody holds open here, at most: the oldest goes back.
+/// The most windows of files that are not open here; then the oldest is released.
 const MOST_UNHELD: usize = 32;
 
-/// Files with a window that nobody holds open here, and whose close nobody tells of. The one
-/// written last is the last.
+/// Files with a window that are not open here, so that no close releases it. Ordered by the last
+/// write, newest at the end.
 #[derive(Debug, Default)]
 pub(super) struct Unheld(Mutex<VecDeque<Ino>>);
 
 impl Unheld {
-    /// `ino` has a window and was written; gives the file whose window is to go.
+    /// Notes a write to `ino`, which has a window. Returns the file whose window is to be released,
+    /// if any.
     pub(super) fn written(&self, ino: Ino) -> Option<Ino> {
         let mut all = self.0.lock();
         if all.back() == Some(&ino) {
@@ -47,19 +37,19 @@ impl Unheld {
     }
 }
 
-/// First window of a file, bytes.
+/// Size of a file's first window, bytes.
 const FIRST_BYTES: u32 = 256 << 10;
-/// Each further one is so many times as large.
+/// Factor by which each further window is larger.
 const GROWTH: u32 = 4;
-/// Largest window, bytes.
+/// Size of the largest window, bytes.
 const MAX_BYTES: u32 = 16 << 20;
-/// A window takes one part in so many of the volume's free space at most: as space gets short, less
-/// is set aside.
+/// A window takes at most one part in `SHARE` of the volume's free space: the less space, the
+/// smaller the windows.
 const SHARE: u64 = 64;
-/// Windows that one group keeps; more would make every search in it slow.
+/// The most windows of one group; more would slow every search in it.
 const PER_GROUP: usize = 32;
 
-/// How large windows can be on a volume now, in clusters.
+/// The sizes of windows on the volume at this time, clusters.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sizes {
     first: u32,
@@ -83,7 +73,8 @@ impl Window {
         self.group.is_none()
     }
 
-    /// Whether the file has had no window yet: it may be about to end, as most files do.
+    /// Whether the file has had no window yet. Such a file may be complete, as most files are after
+    /// their first write.
     pub(super) fn is_first(&self) -> bool {
         self.next == 0
     }
@@ -93,7 +84,7 @@ impl Window {
         self.next.clamp(sizes.first, sizes.max)
     }
 
-    /// [`size`](Self::size); the window after it is larger.
+    /// The [`size`](Self::size) of the next window; makes the one after it larger.
     pub(super) fn grow(&mut self, sizes: Sizes) -> u32 {
         let size = self.size(sizes);
         self.next = size.saturating_mul(GROWTH);
@@ -121,7 +112,7 @@ impl Windows {
             .map(|w| (w.start, w.end))
     }
 
-    /// Sets the window of `ino`; an empty one goes away. Whether there is one now.
+    /// Sets the window of `ino`; an empty one is removed. Returns whether there is one now.
     pub(super) fn set(&mut self, ino: Ino, start: u32, end: u32) -> bool {
         self.0.retain(|w| w.ino != ino);
         if start >= end || self.0.len() >= PER_GROUP {
@@ -132,7 +123,7 @@ impl Windows {
         true
     }
 
-    /// Runs that `me` keeps off, in order. `None` keeps off all.
+    /// The runs that `me` must avoid, in order. With `None` all windows are avoided.
     pub(super) fn avoid(&self, me: Option<Ino>) -> Vec<(u32, u32)> {
         self.0
             .iter()
@@ -141,7 +132,7 @@ impl Windows {
             .collect()
     }
 
-    /// Where `me`, growing from `start`, meets somebody else's window; at most `end`.
+    /// The point where `me`, growing from `start`, meets another file's window; at most `end`.
     pub(super) fn limit(&self, me: Option<Ino>, start: u32, end: u32) -> u32 {
         self.0
             .iter()
@@ -150,7 +141,7 @@ impl Windows {
             .fold(end, u32::min)
     }
 
-    /// Takes away every window that touches the run.
+    /// Removes every window of another file that touches the run.
     pub(super) fn steal(&mut self, start: u32, end: u32, me: Option<Ino>) {
         self.0
             .retain(|w| Some(w.ino) == me || w.end <= start || w.start >= end);

@@ -1,4 +1,4 @@
-//! The system zones: blocks that hold the file system's own structures and never a file's.
+//! The system zones: blocks that hold the file system's own structures and never file data.
 
 use std::ops::Range;
 
@@ -59,14 +59,14 @@ impl Zones {
         self.0 = out;
     }
 
-    /// Adds runs that belong to the file system as well, as the journal's.
+    /// Adds further runs that belong to the file system, such as the journal's.
     pub(crate) fn add(&mut self, runs: impl Iterator<Item = (BlockNr, u64)>) {
         self.0
             .extend(runs.map(|(start, len)| (start, start.saturating_add(len))));
         self.merge();
     }
 
-    /// Clusters of `ratio` blocks that zones lie in.
+    /// The number of clusters, of `ratio` blocks each, that zones touch.
     pub(crate) fn clusters(&self, ratio: u64) -> u64 {
         let mut counted = 0;
         let mut seen = 0;

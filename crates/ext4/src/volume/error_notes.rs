@@ -1,4 +1,4 @@
-//! Damage that was found and that the superblock does not tell of yet.
+//! Notes of damage that the superblock on the volume does not contain yet.
 
 use stetfs_ondisk::ext4::superblock::{State, Superblock};
 
@@ -14,9 +14,9 @@ pub(super) struct Note {
     pub(super) code: u8,
 }
 
-/// Errors since the volume was opened that the superblock does not know yet.
+/// Errors since the volume was opened that the superblock does not contain yet.
 #[derive(Clone, Debug, Default)]
-pub(super) struct ErrorNotes {
+pub(crate) struct ErrorNotes {
     count: u32,
     first: Option<Note>,
     last: Option<Note>,
@@ -29,20 +29,20 @@ impl ErrorNotes {
         self.last = Some(note);
     }
 
-    /// Puts older notes back, which the superblock did not get.
+    /// Puts back older notes that could not be written to the superblock.
     pub(super) fn put_back(&mut self, older: ErrorNotes) {
         self.count = self.count.saturating_add(older.count);
         self.first = older.first.or(self.first.take());
         self.last = self.last.take().or(older.last);
     }
 
-    /// Whether the superblock is behind.
+    /// Whether there are no notes.
     pub(super) fn is_empty(&self) -> bool {
         self.count == 0
     }
 
     /// Moves the notes into the superblock.
-    pub(super) fn write_to(&mut self, sb: &mut Superblock) {
+    pub(crate) fn write_to(&mut self, sb: &mut Superblock) {
         let (Some(first), Some(last)) = (self.first.take(), self.last.take()) else {
             return;
         };
@@ -67,7 +67,7 @@ impl ErrorNotes {
     }
 }
 
-/// A text cut to the 32 bytes of an error's origin.
+/// The text cut to the 32 bytes of an error's origin (`s_first_error_func`).
 fn name(text: &str) -> [u8; 32] {
     let mut out = [0; 32];
     for (to, from) in out.iter_mut().zip(text.bytes().take(31)) {

@@ -1,4 +1,4 @@
-//! Damage that was found: noted in the superblock, then `errors=` decides.
+//! Handling of damage: it is noted in the superblock, and `errors=` decides what follows.
 
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
@@ -18,8 +18,8 @@ mod code {
     pub(super) const EJOURNAL: u8 = 12;
 }
 
-/// Takes over from `before` what it knows of errors: a replayed superblock may be older.
-pub(super) fn keep_errors(sb: &mut Superblock, before: &Superblock) {
+/// Takes over the errors noted in `before`: the replayed superblock may be older.
+pub(crate) fn keep_errors(sb: &mut Superblock, before: &Superblock) {
     if before.error_count.get() <= sb.error_count.get() {
         return;
     }
@@ -43,21 +43,21 @@ pub(super) fn keep_errors(sb: &mut Superblock, before: &Superblock) {
 
 static PANIC_HOOK: OnceLock<fn(&str)> = OnceLock::new();
 
-/// What `errors=panic` does: called with the reason, and not expected to return. Without a hook the
-/// process is aborted. Only the first call counts.
+/// Sets the action of `errors=panic`: the hook is called with the reason and is not expected to
+/// return. Without a hook the process aborts. Only the first call counts.
 pub fn set_panic_hook(hook: fn(&str)) {
     let _ = PANIC_HOOK.set(hook);
 }
 
 impl Volume {
-    /// Carries out the changes of an operation from the first one on. All was checked and reserved
-    /// before: if one fails all the same, because the device does, nothing of the running
+    /// Makes the changes of an operation, after all checks and reservations. If a change fails all
+    /// the same, for example because the device fails, the journal stops: nothing of the running
     /// transaction may reach the volume any more.
     pub(crate) fn whole<T>(&self, changes: impl FnOnce() -> Result<T>) -> Result<T> {
         changes().inspect_err(|e| self.half_done(e))
     }
 
-    /// The same of changes that pass damage by, which is left to e2fsck.
+    /// Like [`whole`](Self::whole), for changes that skip damage and leave it to e2fsck.
     pub(crate) fn whole_or_damaged<T>(&self, changes: impl FnOnce() -> Result<T>) -> Result<T> {
         changes().inspect_err(|e| {
             if matches!(e, FsError::Device(_)) {
@@ -66,21 +66,20 @@ impl Volume {
         })
     }
 
-    /// An operation failed when some of its changes were made: nothing is committed any more.
+    /// Stops the journal after an operation failed with some of its changes made, so that nothing
+    /// is committed any more.
     pub(crate) fn half_done(&self, e: &FsError) {
-        let why = format!("an operation failed half done: {e}");
+        let why = format!("an operation failed after some of its changes: {e}");
         self.journal.abort(JournalError::Aborted(why));
     }
 
-    /// Passes a result on, after taking note of the damage that it tells of
-    /// ([`report`](Self::report)).
+    /// Passes a result on, and notes damage in it ([`report`](Self::report)).
     pub(crate) fn noted<T>(&self, result: Result<T>) -> Result<T> {
         result.inspect_err(|e| self.report(e))
     }
 
-    /// Takes note of damage or a failed device, and does what `errors=` asks for. Errors that are
-    /// the caller's business (ENOENT …) are not for here, and are ignored. Group and superblock
-    /// locks must not be held.
+    /// Notes damage or a failed device, and does what `errors=` asks for. Errors that only concern
+    /// the caller (ENOENT …) are ignored. The caller must not hold group or superblock locks.
     pub(crate) fn report(&self, e: &FsError) {
         let (block, code) = match e {
             FsError::Corrupt { block, .. } => (*block, code::EFSCORRUPTED),
@@ -89,7 +88,7 @@ impl Volume {
             }
             FsError::Device(e) if e.is_full() => return tracing::error!("{e}"),
             FsError::Device(_) => (0, code::EIO),
-            // The journal tells of its own end through `FileState::aborted`.
+            // The journal reports its own stop through `FileState::aborted`.
             FsError::Journal(_)
             | FsError::Errno(_)
             | FsError::Unsupported(_)
@@ -103,9 +102,9 @@ impl Volume {
             OnError::Continue => {}
             OnError::RemountRo => self.turn_read_only(e),
             OnError::Panic => {
-                // The log is left as it is: what was committed is replayed.
+                // The log stays as it is: the next opening replays what was committed.
                 if let Err(e) = self.notes_home() {
-                    tracing::error!("the superblock could not be told: {e}");
+                    tracing::error!("the superblock could not be updated: {e}");
                 }
                 let why = e.to_string();
                 match PANIC_HOOK.get() {
@@ -128,9 +127,9 @@ impl Volume {
         self.sb.noted.store(true, Ordering::Release);
     }
 
-    /// Has `write` put the notes into the superblock that it does not have yet. They stay noted if
-    /// that fails.
-    pub(super) fn with_notes(
+    /// Lets `write` put the pending notes into the superblock. The notes stay pending if that
+    /// fails.
+    pub(crate) fn with_notes(
         &self,
         write: impl FnOnce(&mut ErrorNotes) -> Result<()>,
     ) -> Result<()> {
@@ -148,8 +147,8 @@ impl Volume {
         written
     }
 
-    /// No change is made any more: the journal stops where it is. It stops first: a sync that finds
-    /// the volume read-only asks the journal whether it stopped, and is told of success if not.
+    /// Ends all changes: stops the journal, then marks the volume read-only. The order matters: a
+    /// sync on a read-only volume asks the journal whether it stopped, and reports success if not.
     fn turn_read_only(&self, e: &FsError) {
         let turns = !self.sb.read_only.load(Ordering::Acquire)
             && !self.sb.turning.swap(true, Ordering::AcqRel);
@@ -157,30 +156,31 @@ impl Volume {
             tracing::error!("the volume is read-only from now on");
             stetfs_sync::point(self, "turn-read-only");
             self.journal.abort(JournalError::Aborted(e.to_string()));
-            // Nobody tells us of the end before the journal knows us.
+            // While the volume is being opened, the journal cannot report its stop yet.
             self.sb.read_only.store(true, Ordering::Release);
         }
     }
 
-    /// The journal stopped with an error.
+    /// Reacts to a journal that stopped with an error.
     pub(crate) fn journal_stopped(&self, why: &JournalError) {
         let was = self.sb.read_only.swap(true, Ordering::AcqRel);
         if !was && !self.sb.turning.load(Ordering::Acquire) {
             tracing::error!("the volume is read-only from now on: {why}");
-            // The journal holds what did not get home, until there is room.
+            // The host has no space left for the image: the log holds what was not written back,
+            // until there is space.
             let full = matches!(why, JournalError::Device(e) if e.is_full());
             if !full && !self.sb.recovering.load(Ordering::Acquire) {
                 self.note(format!("journal: {why}"), 0, code::EJOURNAL);
             }
         }
         if let Err(e) = self.notes_home() {
-            tracing::error!("the superblock could not be told: {e}");
+            tracing::error!("the superblock could not be updated: {e}");
         }
     }
 
-    /// Writes the notes to the superblock's home, past the journal, which runs no more. Those of a
-    /// frozen volume wait for the thaw.
-    pub(super) fn notes_home(&self) -> Result<()> {
+    /// Writes the notes to the superblock's home location, past the journal, which has stopped. The
+    /// notes of a frozen volume wait for the thaw.
+    pub(crate) fn notes_home(&self) -> Result<()> {
         if self.is_frozen() || self.opts.read_only {
             return Ok(());
         }
@@ -191,7 +191,7 @@ impl Volume {
     }
 
     /// Writes the notes to the superblock through the journal. No lock may be held.
-    pub(super) fn notes_through_journal(&self) -> Result<()> {
+    pub(crate) fn notes_through_journal(&self) -> Result<()> {
         if !self.sb.noted.load(Ordering::Acquire) {
             return Ok(());
         }

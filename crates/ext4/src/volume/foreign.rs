@@ -1,4 +1,4 @@
-//! What is on a device that has no ext4 superblock.
+//! Recognition of the content of a device without an ext4 superblock.
 
 use stetfs_block::BlockDevice;
 use stetfs_ondisk::ext4::superblock::{MAGIC, SUPERBLOCK_SIZE, Superblock};
@@ -7,7 +7,7 @@ use stetfs_ondisk::partitions::{Disk, Partitions, ReadBy};
 
 use crate::error::{FsError, Result};
 
-/// A device as what tables are read from.
+/// The whole device as the source of partition tables.
 fn whole(device: &dyn BlockDevice) -> impl Disk<Error = FsError> {
     ReadBy {
         size: device.size(),
@@ -19,28 +19,28 @@ fn whole(device: &dyn BlockDevice) -> impl Disk<Error = FsError> {
 /// The partition table of a disk, if it has one.
 ///
 /// # Errors
-/// The device's.
+/// Errors of the device.
 pub fn read_partitions(device: &dyn BlockDevice) -> Result<Option<Partitions>> {
     Partitions::read(&whole(device))
 }
 
-/// What is there instead.
+/// The content of the device instead of an ext4 superblock.
 ///
 /// # Errors
-/// The device's.
-pub(super) fn look(device: &dyn BlockDevice) -> Result<Foreign> {
+/// Errors of the device.
+pub(crate) fn look(device: &dyn BlockDevice) -> Result<Foreign> {
     match Foreign::look(&whole(device))? {
         found @ (Foreign::Zeroes | Foreign::Unknown) => Ok(backup(device)?.unwrap_or(found)),
         known => Ok(known),
     }
 }
 
-/// The copy of the superblock in the second group, for the sizes of blocks and groups that mke2fs
-/// makes by itself.
+/// The backup superblock in the second group, for the block and group sizes that mke2fs chooses by
+/// default.
 fn backup(device: &dyn BlockDevice) -> Result<Option<Foreign>> {
     for block_size in [1024, 2048, 4096, 65536] {
-        // A bitmap of one block has a bit for each block of a group, and groups have no more than
-        // fit the descriptor's 16 bits.
+        // A block bitmap of one block has a bit for each block of a group, and the descriptor
+        // counts the blocks of a group in 16 bits.
         let in_group = (8 * block_size).min(65528);
         let block = if block_size == 1024 {
             in_group + 1
@@ -54,7 +54,7 @@ fn backup(device: &dyn BlockDevice) -> Result<Option<Foreign>> {
         let mut copy = vec![0; SUPERBLOCK_SIZE];
         device.read(at, &mut copy)?;
         let copy = Superblock::decode_unchecked(&copy)?;
-        // A copy says which group it is in.
+        // A backup names the group that it is in.
         if copy.magic.get() == MAGIC && copy.block_group_nr.get() == 1 {
             return Ok(Some(Foreign::Backup { block, block_size }));
         }

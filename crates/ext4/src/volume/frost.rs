@@ -1,32 +1,32 @@
-//! The frost of a volume: changes wait while it is frozen, and background work ends before it is.
+//! The frost of a volume: while it is frozen, changes wait and no background work runs.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Condvar, Mutex};
 
-/// Holds changes back, and background work.
+/// Holds back changes and background work.
 #[derive(Default)]
 pub(crate) struct Frost {
-    /// Changes wait. Set with `state` locked, and read without, so that nobody needs the lock to
-    /// see that nothing is held back.
+    /// Changes wait. Set with `state` locked; read without the lock, so that an unfrozen volume
+    /// costs no lock.
     pub(super) frozen: AtomicBool,
-    /// Held by who freezes or thaws, to its end.
-    pub(super) turn: Mutex<()>,
+    /// Held by the thread that freezes or thaws, until it is done.
+    pub(crate) turn: Mutex<()>,
     state: Mutex<Background>,
-    /// Signalled when changes may go on, and when the last background work ends.
+    /// Signalled when changes are allowed again, and when the last background work ends.
     changed: Condvar,
 }
 
-/// Work that nobody's operation waits for: write-back by age, hiding of lost blocks.
+/// Background work, which no operation waits for: write-back by age, hiding of lost blocks.
 #[derive(Default)]
 struct Background {
-    /// None begins.
+    /// No new work may begin.
     held: bool,
-    /// Pieces of work under way.
+    /// Number of pieces of work under way.
     working: usize,
 }
 
-/// A piece of background work: the volume is not frozen before it ends.
+/// A piece of background work. A freeze waits for its end.
 pub(crate) struct Working<'a>(&'a Frost);
 
 impl Drop for Working<'_> {
@@ -40,7 +40,7 @@ impl Drop for Working<'_> {
 }
 
 impl Frost {
-    /// Returns once changes may be made.
+    /// Waits until changes are allowed.
     pub(super) fn pass(&self) {
         if !self.frozen.load(Ordering::Acquire) {
             return;
@@ -51,7 +51,7 @@ impl Frost {
         }
     }
 
-    /// Begins a piece of background work; none on a volume that is frozen, or about to be.
+    /// Begins a piece of background work; `None` on a volume that is frozen or about to be.
     pub(crate) fn work(&self) -> Option<Working<'_>> {
         let mut state = self.state.lock();
         if state.held {
@@ -61,7 +61,7 @@ impl Frost {
         Some(Working(self))
     }
 
-    /// Ends background work until [`thaw`](Self::thaw): returns once none is under way.
+    /// Stops background work until [`thaw`](Self::thaw). Returns when none is under way.
     pub(crate) fn hold_work(&self) {
         let mut state = self.state.lock();
         state.held = true;
@@ -70,13 +70,13 @@ impl Frost {
         }
     }
 
-    /// Changes wait from here on.
-    pub(super) fn freeze(&self) {
+    /// Makes changes wait from here on.
+    pub(crate) fn freeze(&self) {
         let _state = self.state.lock();
         self.frozen.store(true, Ordering::Release);
     }
 
-    /// Changes and background work go on.
+    /// Allows changes and background work again.
     pub(crate) fn thaw(&self) {
         let mut state = self.state.lock();
         state.held = false;

@@ -1,5 +1,6 @@
-//! Multiple mount protection (feature `mmp`): a volume on shared storage is used by one machine at
-//! a time. Who uses it changes a block every few seconds; who finds the block changing keeps off.
+//! Multiple mount protection (feature `mmp`): one machine at a time uses a volume on shared
+//! storage. The user of the volume changes the MMP block every few seconds; another machine that
+//! sees the block change does not use the volume.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,14 +20,14 @@ use stetfs_ondisk::num::high32;
 use crate::error::{FsError, Result};
 use crate::types::FsOptions;
 
-/// Seconds between updates when the volume names none (`EXT4_MMP_UPDATE_INTERVAL`), and the most it
+/// Seconds between updates if the volume names none (`EXT4_MMP_UPDATE_INTERVAL`), and the most it
 /// may name.
 const UPDATE: (u16, u16) = (5, 300);
-/// Seconds between two looks at least (`EXT4_MMP_MIN_CHECK_INTERVAL`).
+/// The least seconds between two checks (`EXT4_MMP_MIN_CHECK_INTERVAL`).
 const CHECK: u16 = 5;
 
-/// Where the block lies, and how it is read and written: past every cache.
-struct Place {
+/// The place of the MMP block. It is read and written past every cache.
+pub(crate) struct Place {
     device: Arc<dyn BlockDevice>,
     offset: u64,
     block_size: usize,
@@ -34,19 +35,19 @@ struct Place {
     checksums: ChecksumMode,
     /// Seconds between updates.
     update: u16,
-    /// How long a second is: shorter in tests.
+    /// Length of a second: shorter in tests.
     second: Duration,
-    /// The time that the block is given, seconds since 1970, if not the present one.
+    /// The time to write into the block, seconds since 1970, instead of the present time.
     epoch: Option<u64>,
 }
 
-/// The volume is ours: the block is kept up until this is dropped.
+/// The claim of this mount on the volume: the block is updated until the claim is dropped.
 pub(crate) struct Claim {
     place: Arc<Place>,
-    /// Dropped: the thread ends.
+    /// Dropping the sender ends the thread.
     stop: Mutex<Option<Sender<()>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
-    /// What the block holds.
+    /// The block as this mount last wrote it.
     mine: Arc<Mutex<Mmp>>,
 }
 
@@ -67,9 +68,9 @@ impl Place {
         Ok(self.device.write_batch(&[write])?)
     }
 
-    /// Leaves nothing of chance in the block: mke2fs puts the time in it, and what keeps its
-    /// checksum right says so for ever. An image that is made has no power cut to fear: it is made
-    /// again.
+    /// Removes everything from the block that differs between runs: mke2fs puts the time in it, and
+    /// the checksum update keeps it. The write is not safe against a power cut, but an image that
+    /// is being made can be made again.
     fn make_plain(&self, mmp: &mut Mmp) -> Result<()> {
         let block = mmp.made_plain(&self.checksums);
         Ok(self
@@ -78,18 +79,19 @@ impl Place {
     }
 
     fn check_interval(&self, mmp: &Mmp) -> u16 {
-        // What the other's block says counts if it is longer, within reason.
+        // The interval in the other machine's block counts if it is longer, within limits.
         let named = mmp.check_interval.get().min(2 * UPDATE.1);
         self.update.max(CHECK).max(named)
     }
 
-    /// Waits for longer than a living user leaves the block as it is.
+    /// Waits longer than a live user leaves the block unchanged.
     fn wait(&self, interval: u16) {
         let seconds = u32::from(interval * 2 + 1).min(u32::from(interval) + 60);
         std::thread::sleep(self.second * seconds);
     }
 
-    /// Refuses a volume that somebody uses. With `Some`, the interval that was waited for.
+    /// Refuses a volume that another machine uses. Returns the block, and the interval that was
+    /// waited for.
     fn look(&self) -> Result<(Mmp, u16)> {
         let first = self.read()?;
         let interval = self.check_interval(&first);
@@ -97,15 +99,15 @@ impl Place {
             SEQ_CLEAN => return Ok((first, interval)),
             SEQ_FSCK => {
                 return Err(FsError::InUse(format!(
-                    "e2fsck works on the volume, or was interrupted (on {}); \
-                     tune2fs -f -E clear_mmp when it surely does not",
+                    "e2fsck is running on the volume, or was interrupted (on {}); if it is \
+                     certainly not running: tune2fs -f -E clear_mmp",
                     first.node()
                 )));
             }
             _ => {}
         }
         tracing::info!(
-            "the volume was not released by its last user; looking whether it is in use"
+            "the volume was not released by its last user; checking whether it is still in use"
         );
         self.wait(interval);
         let second = self.read()?;
@@ -149,7 +151,7 @@ fn place(
     }))
 }
 
-/// A sequence that another machine does not happen to choose, too.
+/// A sequence number that another machine is unlikely to choose.
 fn new_sequence() -> u32 {
     let t = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -170,11 +172,11 @@ fn put_name(to: &mut [u8], name: &[u8]) {
     }
 }
 
-/// Refuses a volume that is in use elsewhere. To be called before anything is written to it.
+/// Refuses a volume that is in use elsewhere. Called before anything is written to it.
 ///
 /// # Errors
-/// `InUse`; `Corrupt`; the device's.
-pub(super) fn check(
+/// `InUse`; `Corrupt`; errors of the device.
+pub(crate) fn check(
     device: &Arc<dyn BlockDevice>,
     sb: &Superblock,
     layout: &Layout,
@@ -186,12 +188,12 @@ pub(super) fn check(
     }
 }
 
-/// Takes the volume, or refuses one that is in use elsewhere; `None` without the feature. To be
-/// called before anything is written to it.
+/// Claims the volume, or refuses one that is in use elsewhere; `None` without the feature. Called
+/// before anything is written to it.
 ///
 /// # Errors
-/// As [`check`].
-pub(super) fn claim(
+/// As for [`check`].
+pub(crate) fn claim(
     device: &Arc<dyn BlockDevice>,
     sb: &Superblock,
     layout: &Layout,
@@ -209,7 +211,8 @@ pub(super) fn claim(
     put_name(&mut mmp.bdevname, b"stetfs");
     mmp.check_interval.set(interval);
     place.write(&mut mmp)?;
-    // Somebody may have come to the same conclusion at the same time: the last writer has it.
+    // Another machine may have reached the same conclusion at the same time: the last writer owns
+    // the volume.
     place.wait(interval);
     let now = place.read()?;
     if now.seq != mmp.seq || now.nodename != mmp.nodename {
@@ -224,20 +227,21 @@ pub(super) fn claim(
 }
 
 impl Claim {
-    /// Where the block lies: bytes of the device.
-    pub(super) fn range(&self) -> Range<u64> {
+    /// The place of the block: bytes of the device.
+    pub(crate) fn range(&self) -> Range<u64> {
         let Place {
             offset, block_size, ..
         } = *self.place;
         offset..offset + block_size as u64
     }
 
-    /// Starts keeping the block up, for the volume that is now open. Should that end because the
-    /// block cannot be kept up, or because somebody took the volume, `lost` is told why.
+    /// Starts the thread that updates the block while the volume is open. If the updates end
+    /// because they fail, or because another machine took the volume, `lost` is called with the
+    /// reason.
     ///
     /// # Errors
-    /// No thread could be started.
-    pub(super) fn keep(&self, lost: impl FnOnce(FsError) + Send + 'static) -> Result<()> {
+    /// The thread could not be started.
+    pub(crate) fn keep(&self, lost: impl FnOnce(FsError) + Send + 'static) -> Result<()> {
         let (stop, stopped) = bounded(0);
         let (place, mine) = (self.place.clone(), self.mine.clone());
         let thread = std::thread::Builder::new()
@@ -252,7 +256,7 @@ impl Claim {
     fn end(&self) {
         self.stop.lock().take();
         let thread = self.thread.lock().take();
-        // The last reference to the volume may be dropped by this very thread.
+        // This thread itself may drop the last reference to the volume.
         if let Some(thread) = thread
             && thread.thread().id() != std::thread::current().id()
             && thread.join().is_err()
@@ -261,11 +265,11 @@ impl Claim {
         }
     }
 
-    /// Gives the volume back: it is clean, and nobody needs to wait for us.
+    /// Gives the volume back: marks it clean, so that the next user need not wait.
     ///
     /// # Errors
-    /// `InUse` if somebody took it meanwhile; the device's.
-    pub(super) fn release(&self) -> Result<()> {
+    /// `InUse` if another machine took it meanwhile; errors of the device.
+    pub(crate) fn release(&self) -> Result<()> {
         self.end();
         let mut mine = self.mine.lock();
         let now = self.place.read()?;
@@ -290,7 +294,8 @@ impl Drop for Claim {
     }
 }
 
-/// Keeps the block up. Ends when told, when the volume is gone, and when somebody took the volume.
+/// Updates the block. Ends on request, when the volume is closed, or when another machine took the
+/// volume.
 fn run(place: &Place, mine: &Mutex<Mmp>, stopped: &Receiver<()>, lost: impl FnOnce(FsError)) {
     let period = place.second * u32::from(place.update);
     let mut due = Instant::now();

@@ -1,4 +1,4 @@
-//! What all stores of an open volume stand on.
+//! `Volume`: the base of all stores of an open volume.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -10,16 +10,16 @@ use super::super_state::SuperState;
 use crate::geometry::Geometry;
 use crate::types::FsOptions;
 
-/// Steps of timestamps, nanoseconds: what a tick is on many kernels.
+/// Resolution of timestamps, nanoseconds: a timer tick of many kernels.
 const TICK: u32 = 4_000_000;
 
-/// An open volume without what is in it: its shape and options, its blocks and their journal, and
-/// its superblock. Each store of [`Fs`](crate::Fs) has it.
+/// An open volume without its files: geometry, options, cache, journal and superblock. Each store
+/// of [`Fs`](crate::Fs) has a reference to it.
 pub(crate) struct Volume {
     pub(crate) geo: Geometry,
     pub(crate) opts: FsOptions,
-    /// [`FsOptions::cache_bytes`] now (`volume/memory.rs`).
-    pub(super) cache_bytes: AtomicU64,
+    /// The current [`FsOptions::cache_bytes`] (`ops/volume/memory.rs`).
+    pub(crate) cache_bytes: AtomicU64,
     pub(crate) cache: Arc<Cache>,
     pub(crate) journal: Arc<Journal>,
     /// Superblock state that changes while mounted.
@@ -27,9 +27,9 @@ pub(crate) struct Volume {
 }
 
 impl Volume {
-    /// The current time, as new timestamps take it: in steps of [`TICK`], so that most writes need
-    /// not touch the inode. The kernel's coarse clock will not do: where a host takes a
-    /// processor away it stands still.
+    /// The current time for new timestamps, in steps of [`TICK`], so that most writes need not
+    /// change the inode. The kernel's coarse clock does not serve: it stands still while a host
+    /// takes the processor away.
     pub(crate) fn now(&self) -> Timestamp {
         if let Some(epoch) = self.opts.epoch {
             return Timestamp {
@@ -50,7 +50,7 @@ impl Volume {
         u64::try_from(self.now().sec).unwrap_or(0)
     }
 
-    /// What is valid now, for the ledgers.
+    /// A function that tells the ledgers whether a point is valid now.
     pub(crate) fn valid(&self) -> impl Fn(&CommitPoint) -> bool + '_ {
         |point| self.journal.is_valid(point)
     }

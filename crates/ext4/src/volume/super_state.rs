@@ -1,4 +1,4 @@
-//! What of the superblock is in memory while the volume is open.
+//! State of the superblock in memory while the volume is open.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
@@ -16,11 +16,10 @@ use crate::error::{FsError, Result};
 use crate::types::{BlockNr, FsOptions, OnError};
 use stetfs_ondisk::num::to_usize;
 
-/// Is called when a record of a file is durable, before its sync is answered (`prove`).
-#[cfg(debug_assertions)]
+/// A callback for when a record of a file is durable, before its sync is answered (`prove`).
 pub(crate) type RecordProof = Box<dyn Fn() + Send + Sync>;
 
-/// What of the superblock is used or changes while the volume is open.
+/// The parts of the superblock that are used or change while the volume is open.
 pub(crate) struct SuperState {
     /// The block that holds the superblock, kept in the cache.
     pub(super) block: Arc<Block>,
@@ -30,51 +29,50 @@ pub(crate) struct SuperState {
     kept_clusters: u64,
     reserved_for: (u32, u32),
     bsd_groups: bool,
-    /// Blocks that are no data blocks, as statfs shows them.
-    pub(super) overhead: u64,
+    /// Blocks of metadata overhead, which statfs does not show as data blocks.
+    pub(crate) overhead: u64,
     pub(super) on_error: OnError,
     /// The volume may have files above 2 GiB (`large_file`).
     pub(crate) large_files: AtomicBool,
     /// The volume was marked clean when it was opened.
-    pub(super) was_valid: bool,
-    /// Still recovering: what stops the journal now can be tried again, and is no error of the
-    /// volume.
-    pub(super) recovering: AtomicBool,
+    pub(crate) was_valid: bool,
+    /// Recovery is under way: if the journal stops now, it can be tried again, and the volume gets
+    /// no error.
+    pub(crate) recovering: AtomicBool,
     /// Opened read-only, or turned so by damage.
-    pub(super) read_only: AtomicBool,
-    /// Being turned so by damage: its journal stops first.
+    pub(crate) read_only: AtomicBool,
+    /// Damage is turning the volume read-only: its journal stops first.
     pub(super) turning: AtomicBool,
-    /// Unmounted, or being so.
-    pub(super) closed: AtomicBool,
+    /// Unmounted, or unmounting.
+    pub(crate) closed: AtomicBool,
     /// Holds changes back.
     pub(crate) frost: Frost,
     /// Shut down by request: changes and reads fail until the volume is opened again.
-    pub(super) down: AtomicBool,
-    /// The volume's device as it was given, for a last word: the one that all else goes through
-    /// takes no more writes once a flush has failed.
-    pub(super) last_word: OnceLock<Arc<dyn BlockDevice>>,
-    /// What the devices failed.
-    pub(super) failures: OnceLock<Arc<Failures>>,
-    /// Where requests come by.
-    pub(super) tap: OnceLock<Arc<Tap>>,
-    /// The trial of records of files.
-    #[cfg(debug_assertions)]
+    pub(crate) down: AtomicBool,
+    /// The volume's device as it was opened, to note errors in the superblock: after a failed flush
+    /// the device that all else uses accepts no more writes.
+    pub(crate) last_word: OnceLock<Arc<dyn BlockDevice>>,
+    /// Failed requests of the devices.
+    pub(crate) failures: OnceLock<Arc<Failures>>,
+    /// The tap that records requests.
+    pub(crate) tap: OnceLock<Arc<Tap>>,
+    /// The check of each record of a file (`proves_records`).
     pub(crate) proof: OnceLock<RecordProof>,
-    /// Where the log is: runs of blocks (first, count), in order.
-    pub(super) log_runs: OnceLock<Vec<(BlockNr, u64)>>,
-    /// Damage that was found.
+    /// The place of the log: runs of blocks (first, count), in order.
+    pub(crate) log_runs: OnceLock<Vec<(BlockNr, u64)>>,
+    /// Damage that was found and not written to the superblock yet.
     pub(super) notes: Mutex<ErrorNotes>,
-    /// There are notes; so that nobody needs the lock to see that there are none.
+    /// There are notes. It is read without the lock, so that the usual case costs no lock.
     pub(super) noted: AtomicBool,
-    /// Keeps others off the volume.
-    pub(super) claim: Option<Claim>,
-    /// How the unmount went.
-    pub(super) closing: parking_lot::Mutex<Option<Result<()>>>,
+    /// The MMP claim, which keeps other machines off the volume.
+    pub(crate) claim: Option<Claim>,
+    /// The result of the unmount.
+    pub(crate) closing: parking_lot::Mutex<Option<Result<()>>>,
 }
 
 impl SuperState {
-    /// From the superblock as it is on the volume.
-    pub(super) fn new(
+    /// The state from the superblock on the volume.
+    pub(crate) fn new(
         cache: &Cache,
         sb: &Superblock,
         overhead: u64,
@@ -93,7 +91,7 @@ impl SuperState {
             block: cache.read(SUPERBLOCK_OFFSET / size)?,
             offset: to_usize(SUPERBLOCK_OFFSET % size),
             reserved_blocks: sb.reserved_blocks_count(),
-            // What the kernel holds back so that extent trees can always be changed
+            // The kernel keeps the same, so that extent trees can always be changed
             // (`ext4_calculate_resv_clusters`).
             kept_clusters: if sb.incompat().contains(Incompat::EXTENTS) {
                 (sb.blocks_count() / ratio / 50).min(4096)
@@ -121,7 +119,6 @@ impl SuperState {
             last_word: OnceLock::new(),
             failures: OnceLock::new(),
             tap: OnceLock::new(),
-            #[cfg(debug_assertions)]
             proof: OnceLock::new(),
             log_runs: OnceLock::new(),
             notes: Mutex::new(Rank::Super, ErrorNotes::default()),

@@ -1,4 +1,4 @@
-//! The places of an inode's attributes, and how they look after a change.
+//! Layouts: the places of an inode's attributes, before and after a change.
 
 use stetfs_cache::PageRef;
 use stetfs_journal::Credits;
@@ -13,30 +13,29 @@ use crate::space::credits::{ALLOC_BLOCKS, FREE_BLOCKS};
 const PLACES: Credits = 2 + ALLOC_BLOCKS + FREE_BLOCKS;
 /// A copy of the attributes of an inode.
 pub(crate) struct Stored {
-    /// What follows the inode's fields; empty when there is no room for attributes.
+    /// The area behind the inode's fields; empty when there is no room for attributes.
     pub(super) area: Vec<u8>,
     pub(super) block: Option<PageRef>,
 }
 
-/// Both places anew.
+/// A new layout of both places, the inode and the block.
 #[derive(Default)]
 pub(crate) struct Layout {
     pub(super) area: Option<Vec<u8>>,
     pub(super) block: BlockChange,
-    /// Values in inodes of their own that are new.
-    pub(super) added: Vec<NewValue>,
-    /// Those that an entry in the inode referred to, and no longer does.
+    /// New values in inodes of their own.
+    pub(crate) added: Vec<NewValue>,
+    /// Values that an entry in the inode referred to, and no longer does.
     pub(super) left_inode: Vec<ValueRef>,
-    /// Those that an entry in the block referred to, and no longer does. It still does if others
-    /// share the block.
+    /// Values that an entry in the block referred to, and no longer does. If other inodes share the
+    /// old block, its entries still refer to them.
     pub(super) left_block: Vec<ValueRef>,
-    /// Those that entries of the new block refer to as those of the old one did, if that was
-    /// shared.
+    /// Values that entries of both the new and the old block refer to, if the old block was shared.
     pub(super) copied: Vec<ValueRef>,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) enum BlockChange {
+pub(crate) enum BlockChange {
     #[default]
     Keep,
     Drop,
@@ -49,7 +48,7 @@ impl Layout {
         self.area.is_none() && self.block == BlockChange::Keep
     }
 
-    /// Credits to carry it out, without the inode.
+    /// Credits to apply it, without the inode.
     pub(crate) fn credits(&self) -> Credits {
         let references =
             self.added.len() + self.left_inode.len() + self.left_block.len() + self.copied.len();
@@ -71,12 +70,12 @@ impl Layout {
 }
 
 impl Layout {
-    /// The places of an inode that has exactly these attributes, with `room` bytes behind its
-    /// fields: in the inode what fits there, the rest in a block.
+    /// The layout of exactly these attributes, for an inode with `room` bytes behind its fields: in
+    /// the inode as far as they fit, the rest in a block.
     ///
     /// # Errors
     /// ENOSPC if they do not fit.
-    pub(super) fn of(room: usize, block_size: usize, attrs: &[Attr<'_>]) -> Result<Layout> {
+    pub(crate) fn of(room: usize, block_size: usize, attrs: &[Attr<'_>]) -> Result<Layout> {
         let (mut in_inode, mut in_block) = (Vec::new(), Vec::new());
         for attr in attrs {
             in_inode.push(*attr);
@@ -120,8 +119,8 @@ impl Stored {
             .collect())
     }
 
-    /// An attribute whose value has an inode of its own: index, name. Those in a block that others
-    /// share do not count.
+    /// Index and name of an attribute whose value has an inode of its own. Attributes in a shared
+    /// block do not count.
     pub(super) fn first_value(&self) -> Result<Option<(u8, Vec<u8>)>> {
         let (inode, block) = self.lists()?;
         let block = block.filter(|_| !self.is_shared());
@@ -130,7 +129,7 @@ impl Stored {
         Ok(found.map(|a| (a.index, a.name.to_vec())))
     }
 
-    /// Whether other inodes have the same block. They may leave it at any time, none can join.
+    /// Whether other inodes share the block. They may leave it at any time; none can join.
     pub(super) fn is_shared(&self) -> bool {
         let header = self.block.as_ref().map(|page| BlockHeader::read(page));
         matches!(header, Some(Ok(header)) if header.refcount > 1)
@@ -144,8 +143,8 @@ impl Stored {
             .or_else(|| block.and_then(|b| b.find(index, name))))
     }
 
-    /// How the places look after `name` was set to `value` (or removed): in the inode if it fits
-    /// there, else in the block. Everything else stays where it is.
+    /// The layout after `name` is set to `value` (or removed): in the inode if it fits there, else
+    /// in the block. All other attributes stay in their place.
     ///
     /// # Errors
     /// ENOSPC if it fits in neither.
@@ -159,9 +158,9 @@ impl Stored {
         self.with_value(block_size, index, name, value.map(Value::Bytes), 0)
     }
 
-    /// [`with`](Self::with) for a value that may have an inode of its own. One that has none goes
+    /// [`with`](Self::with) for a value that may have an inode of its own. A value without one goes
     /// to the block only if the block's first `reserve` bytes stay free of values.
-    pub(super) fn with_value(
+    pub(crate) fn with_value(
         &self,
         block_size: usize,
         index: u8,
@@ -284,7 +283,7 @@ mod tests {
                         }
                     }
                     Err(FsError::Errno(libc::ENOSPC)) => {
-                        // Only what fits neither place is refused.
+                        // Only an attribute that fits neither place is refused.
                         let need = value.unwrap().len() + name.len() + 16;
                         let used: usize = model.iter().map(|(k, v)| k.len() + v.len() + 24).sum();
                         prop_assert!(need + used + 36 > 1024 - 36);

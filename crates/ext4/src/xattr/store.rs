@@ -1,4 +1,4 @@
-//! Where attributes are stored, and changing them there.
+//! Storage of attributes: reading them, and changing them in their places.
 
 use std::sync::Arc;
 
@@ -8,53 +8,24 @@ use stetfs_ondisk::ext4::xattr::{self, Attrs, BlockHeader};
 
 use crate::durability::MetadataLedger;
 use crate::error::{FsError, Result};
-use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody, InodeStore};
-use crate::quota::Promise;
 use crate::space::credits::{FREE_BLOCKS, WRITE_INODE};
 use crate::space::{AllocFor, BlockRun, Freed};
-use crate::types::{BlockNr, Ctx};
+use crate::types::BlockNr;
 use crate::verified;
 use stetfs_ondisk::num::count32;
 
 use super::layout::{BlockChange, Layout, Stored};
 use super::value::ValueRef;
 
-/// What an attribute block is called in errors.
+/// The name of an attribute block in errors.
 const WHAT: &str = "attribute block";
 
-/// Credits to let go of an attribute block.
+/// Credits to release an attribute block.
 const DROP_CREDITS: Credits = 1 + FREE_BLOCKS;
 
 fn in_block<T>(nr: BlockNr, result: Result<T, OnDiskError>) -> Result<T> {
     result.map_err(|e| FsError::corrupt(WHAT, nr, e.to_string()))
-}
-
-impl Fs {
-    /// Promises the owner's quota what [`xattr_apply`](Self::xattr_apply) takes.
-    ///
-    /// # Errors
-    /// EDQUOT.
-    pub(crate) fn promise_attributes(
-        &self,
-        ctx: &Ctx,
-        body: &mut InodeBody,
-        layout: &Layout,
-    ) -> Result<Promise<'_>> {
-        let block = match body.file_acl() {
-            0 => layout.blocks() * u64::from(self.vol.geo.ratio()),
-            _ => 0,
-        };
-        let new: i64 = layout
-            .added
-            .iter()
-            .map(|v| self.inodes.value_charge(v.size()))
-            .sum();
-        let blocks = block + u64::try_from(new).unwrap_or(0);
-        let promise = self.promise(ctx, body.owner(), blocks, layout.values())?;
-        promise.give(body);
-        Ok(promise)
-    }
 }
 
 impl InodeStore {
@@ -97,8 +68,8 @@ impl InodeStore {
         Ok(block)
     }
 
-    /// Carries out a change of attributes. The caller writes the inode.
-    /// [`Layout::credits`], and [`Layout::blocks`] reserved.
+    /// Applies a change of attributes. The caller writes the inode, has [`Layout::credits`], and
+    /// has reserved [`Layout::blocks`].
     pub(crate) fn xattr_apply(
         &self,
         h: &Handle<'_>,
@@ -154,8 +125,8 @@ impl InodeStore {
         Ok(())
     }
 
-    /// Gives the inode an attribute block with this content: its own one rewritten, or a new one
-    /// when it has none or shares it, which is what it says then.
+    /// Gives the inode an attribute block with this content: rewrites its own block, or makes a new
+    /// one if it has none or shares it. Returns whether it shared its block.
     fn xattr_write(
         &self,
         h: &Handle<'_>,
@@ -183,9 +154,9 @@ impl InodeStore {
         Ok(nr != 0)
     }
 
-    /// Takes one reference from a shared block, and says `true`. A block that is not shared gets
-    /// the content, if there is one. Whether it is shared is decided with the block locked:
-    /// other inodes may be leaving it at the same time.
+    /// Takes one reference from a shared block, and returns `true`. A block that is not shared gets
+    /// the content, if any. The block is locked during the decision, because other inodes may leave
+    /// it at the same time.
     fn xattr_unshare(&self, h: &Handle<'_>, nr: BlockNr, content: Option<&[u8]>) -> Result<bool> {
         let block = self.xattr_block(nr)?;
         let mut page = h.modify(&block)?;
@@ -210,8 +181,8 @@ impl InodeStore {
         Ok(())
     }
 
-    /// Takes all attributes away from an inode that is being deleted, in as many transactions as it
-    /// takes, and writes the inode.
+    /// Removes all attributes from an inode that is being deleted, in as many transactions as
+    /// needed, and writes the inode.
     pub(crate) fn xattr_drop(
         &self,
         h: &mut Handle<'_>,
@@ -219,7 +190,7 @@ impl InodeStore {
         body: &mut InodeBody,
     ) -> Result<()> {
         loop {
-            // One reference after the other: they may be many.
+            // One reference at a time: there may be many.
             while self.has_values() {
                 let stored = self.xattr_load(inode, body)?;
                 let Some((index, name)) = stored.first_value()? else {
@@ -232,13 +203,13 @@ impl InodeStore {
             }
             h.restart(DROP_CREDITS + WRITE_INODE)?;
             let _values = self.lock_values();
-            // The last of those who shared the block may have left it meanwhile.
+            // The other inodes that shared the block may all have left it meanwhile.
             if self.has_values() {
                 let stored = self.xattr_load(inode, body)?;
                 if stored.first_value()?.is_some() {
                     continue;
                 }
-                // What is left belongs to those who share the block.
+                // The remaining values belong to the inodes that share the block.
                 let values = ValueRef::all(&stored.all()?);
                 body.add_blocks(-self.values_charge(&values))?;
                 body.tally.values -= i64::from(count32(values.len()));
@@ -248,9 +219,9 @@ impl InodeStore {
         }
     }
 
-    /// Lets go of the inode's attribute block, in which there are no references to values, or which
-    /// others share: it is freed, or one inode fewer shares it, which is what it says then. The
-    /// caller writes the inode.
+    /// Releases the inode's attribute block: it is freed, or has one reference fewer if other
+    /// inodes share it. A block that is not shared refers to no values. Returns whether it was
+    /// shared. The caller writes the inode.
     fn xattr_leave(&self, h: &Handle<'_>, body: &mut InodeBody) -> Result<bool> {
         let nr = body.file_acl();
         if nr == 0 {

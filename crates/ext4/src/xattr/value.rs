@@ -1,20 +1,20 @@
 //! Attribute values in inodes of their own (feature `ea_inode`).
 //!
-//! Such an inode belongs to no directory. It counts the entries that refer to it, and is never
-//! changed once it is referred to. Entries count, not files: files that share an attribute block
-//! share its references.
+//! A value inode belongs to no directory. It counts the entries that refer to it, and never changes
+//! once an entry refers to it. Entries count, not files: files that share an attribute block share
+//! its references.
 //!
 //! Invariants:
 //! * **value.V1** A value is written while its inode is an orphan without references. The
-//!   transaction that stores the entry gives it the first reference and takes it off the orphans;
-//!   the one that removes the last entry makes it an orphan again. So after a crash it is referred
-//!   to, or deleted.
+//!   transaction that stores the entry gives it the first reference and removes it from the
+//!   orphans; the transaction that removes the last entry makes it an orphan again. So after a
+//!   crash it is referred to, or deleted.
 //! * **value.V2** References, and whether an attribute block is shared, change with
 //!   `InodeStore::values` locked.
-//! * **value.V3** Who holds the lock of a file may read the values it refers to without further
-//!   locks.
-//! * **value.V4** Value inodes that lost, or never got, their references wait in `Values::leaving`
-//!   until nobody of their thread holds a lock or a handle.
+//! * **value.V3** A thread that holds the lock of a file may read the values it refers to without
+//!   further locks.
+//! * **value.V4** Value inodes without references wait in `Values::leaving` until their thread
+//!   holds no lock and no handle.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,23 +22,22 @@ use std::sync::atomic::Ordering;
 use stetfs_journal::{Credits, Handle};
 use stetfs_ondisk::ext4::features::Incompat;
 use stetfs_ondisk::ext4::inode::InodeFlags;
-use stetfs_ondisk::ext4::xattr::{self, Attr, VALUE_MAX, Value};
+use stetfs_ondisk::ext4::xattr::{self, Attr, Value};
 use stetfs_sync::{MutexGuard, RwLockWriteGuard};
 
 use super::values::Values;
 use crate::error::{FsError, Result};
-use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody, InodeStore};
-use crate::space::credits::{NEW_INODE, ORPHAN, WRITE_INODE};
+use crate::space::credits::{ORPHAN, WRITE_INODE};
 use crate::types::Ino;
 use stetfs_ondisk::num::count32;
 
-/// Credits to give a value inode a reference, or to take one.
+/// Credits to add or remove a reference of a value inode.
 pub(super) const REFERENCE: Credits = ORPHAN + WRITE_INODE;
 
 /// A value that an entry refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ValueRef {
+pub(crate) struct ValueRef {
     pub(super) ino: Ino,
     /// Bytes.
     size: u32,
@@ -47,7 +46,7 @@ pub(super) struct ValueRef {
 }
 
 impl ValueRef {
-    /// What `attr` refers to, if its value has an inode of its own.
+    /// The value of `attr`, if it has an inode of its own.
     pub(super) fn of(attr: &Attr<'_>) -> Option<ValueRef> {
         match attr.value {
             Value::Bytes(_) => None,
@@ -60,24 +59,23 @@ impl ValueRef {
         }
     }
 
-    /// Of all these attributes.
+    /// The values of all these attributes.
     pub(super) fn all<'a>(attrs: impl IntoIterator<Item = &'a Attr<'a>>) -> Vec<ValueRef> {
         attrs.into_iter().filter_map(ValueRef::of).collect()
     }
 }
 
-/// A value inode that no entry refers to yet. Dropped without having been given a reference, it is
-/// deleted.
+/// A value inode that no entry refers to yet. If it is dropped without a reference, it is deleted.
 pub(crate) struct NewValue {
-    values: Arc<Values>,
-    inode: Arc<Inode>,
-    size: u32,
-    hash: u32,
+    pub(crate) values: Arc<Values>,
+    pub(crate) inode: Arc<Inode>,
+    pub(crate) size: u32,
+    pub(crate) hash: u32,
 }
 
 impl NewValue {
     /// The value of an entry called `name`.
-    pub(super) fn entry(&self, name: &[u8]) -> Value<'static> {
+    pub(crate) fn entry(&self, name: &[u8]) -> Value<'static> {
         Value::Inode {
             ino: self.inode.ino,
             size: self.size,
@@ -86,7 +84,7 @@ impl NewValue {
     }
 
     /// Bytes.
-    pub(super) fn size(&self) -> u32 {
+    pub(crate) fn size(&self) -> u32 {
         self.size
     }
 }
@@ -98,88 +96,9 @@ impl Drop for NewValue {
     }
 }
 
-impl Fs {
-    /// The value of an attribute of a file whose lock is held.
-    ///
-    /// # Errors
-    /// EUCLEAN when the inode that should hold it does not, or holds another one.
-    pub(super) fn value_of(&self, attr: &Attr<'_>) -> Result<Vec<u8>> {
-        let (ino, size, entry_hash) = match attr.value {
-            Value::Bytes(bytes) => return Ok(bytes.to_vec()),
-            Value::Inode { ino, size, hash } => (ino, size, hash),
-        };
-        let inode = self.inodes.value_inode(ino)?;
-        // The content stays as it is (value.V3); the lock is given back before the device is waited
-        // for.
-        let body = InodeBody::new(inode.body.read_nested().bytes().into(), &self.vol.geo)?;
-        let len = usize::try_from(size).ok().filter(|n| *n <= VALUE_MAX);
-        let Some(len) = len.filter(|_| body.size() == u64::from(size)) else {
-            return self
-                .inodes
-                .bad_value(ino, &format!("{} bytes where {size} belong", body.size()));
-        };
-        let mut value = vec![0; len];
-        self.data.read_range(&inode, &body, 0, &mut value)?;
-        let hash = body.value_hash();
-        if xattr::value_hash(&value, self.vol.geo.csum_seed) != hash {
-            return self.inodes.bad_value(ino, "checksum does not match");
-        }
-        if !xattr::is_value_entry_hash(entry_hash, attr.name, hash) {
-            return self
-                .inodes
-                .bad_value(ino, "it holds another attribute's value");
-        }
-        Ok(value)
-    }
-
-    /// Writes a value into a new inode, which is an orphan (value.V1). The caller holds the lock of
-    /// `owner`, from which it takes owner and group, and no handle.
-    ///
-    /// # Errors
-    /// ENOSPC; the device's.
-    pub(super) fn new_value(
-        &self,
-        owner: &Inode,
-        owner_body: &InodeBody,
-        value: &[u8],
-        privileged: bool,
-    ) -> Result<NewValue> {
-        let size = u32::try_from(value.len()).map_err(|_| FsError::Errno(libc::E2BIG))?;
-        let _room = self
-            .space
-            .reserve(self.data.value_space(value.len()), privileged)?;
-        let hash = xattr::value_hash(value, self.vol.geo.csum_seed);
-        let (mut h, inode) = self
-            .space
-            .begin_with_inode(NEW_INODE + ORPHAN + WRITE_INODE, |h| {
-                self.new_value_inode(h, owner, owner_body, hash)
-            })?;
-        inode.opens.fetch_add(1, Ordering::AcqRel);
-        let new = NewValue {
-            values: Arc::clone(self.inodes.values()),
-            inode,
-            size,
-            hash,
-        };
-        let mut body = new.inode.lock_new();
-        self.inodes.orphan_add(&h, &new.inode, &mut body)?;
-        self.data
-            .write_value(&mut h, &new.inode, &mut body, value)?;
-        drop(body);
-        Ok(new)
-    }
-
-    /// Deletes value inodes that nothing refers to (value.V4). No lock and no handle may be held.
-    pub(crate) fn reap_values(&self) {
-        for inode in self.inodes.values().take() {
-            self.iput(&inode);
-        }
-    }
-}
-
 impl InodeStore {
     /// Whether values may have inodes of their own.
-    pub(super) fn has_values(&self) -> bool {
+    pub(crate) fn has_values(&self) -> bool {
         self.vol.geo.incompat.contains(Incompat::EA_INODE)
     }
 
@@ -188,25 +107,25 @@ impl InodeStore {
         self.has_values().then(|| self.values().lock.lock())
     }
 
-    /// What a value of `size` bytes in an inode of its own adds to `i_blocks` of each file that has
-    /// it, in blocks.
-    pub(super) fn value_charge(&self, size: u32) -> i64 {
+    /// Blocks that a value of `size` bytes in an inode of its own adds to `i_blocks` of each file
+    /// that has it.
+    pub(crate) fn value_charge(&self, size: u32) -> i64 {
         let clusters = size.div_ceil(self.vol.geo.cluster_size().max(1));
         i64::from(clusters) * i64::from(self.vol.geo.ratio())
     }
 
-    /// What the values of `attrs` together add.
+    /// Blocks that these values add together.
     pub(super) fn values_charge(&self, values: &[ValueRef]) -> i64 {
         values.iter().map(|v| self.value_charge(v.size)).sum()
     }
 
-    fn bad_value<T>(&self, ino: Ino, detail: &str) -> Result<T> {
+    pub(crate) fn bad_value<T>(&self, ino: Ino, detail: &str) -> Result<T> {
         let detail = format!("inode {ino}: {detail}");
         self.vol
             .noted(Err(FsError::corrupt("attribute value", 0, detail)))
     }
 
-    fn value_inode(&self, ino: Ino) -> Result<Arc<Inode>> {
+    pub(crate) fn value_inode(&self, ino: Ino) -> Result<Arc<Inode>> {
         if ino < self.vol.geo.first_ino || ino > self.vol.geo.inodes_count {
             return self.bad_value(ino, "not a number of a value");
         }
@@ -220,12 +139,12 @@ impl InodeStore {
         Ok(inode)
     }
 
-    /// Locks a value inode with a handle open. Only readers hold such locks, and shortly; one that
-    /// is being deleted is held longer, and nobody may refer to it any more.
+    /// Locks a value inode with a handle open. Only readers hold such locks, for a short time. A
+    /// value inode that is being deleted is locked longer, but no entry refers to it any more.
     fn lock_value<'a>(&self, inode: &'a Inode) -> Result<RwLockWriteGuard<'a, InodeBody>> {
         loop {
             if inode.dead.load(Ordering::Acquire) {
-                return self.bad_value(inode.ino, "it is referred to, and deleted");
+                return self.bad_value(inode.ino, "an entry refers to it, but it is deleted");
             }
             match inode.body.try_write() {
                 Some(guard) => return Ok(guard),
@@ -234,7 +153,7 @@ impl InodeStore {
         }
     }
 
-    /// Gives a new value its first reference (value.V1, value.V2). [`REFERENCE`].
+    /// Gives a new value its first reference (value.V1, value.V2). Credits: [`REFERENCE`].
     pub(super) fn value_adopt(&self, h: &Handle<'_>, new: &NewValue) -> Result<()> {
         let mut body = self.lock_value(&new.inode)?;
         body.set_value_refs(1);
@@ -243,19 +162,22 @@ impl InodeStore {
         self.store_inode(h, &new.inode, &mut body)
     }
 
-    /// One entry more refers to a value (value.V2). [`REFERENCE`].
+    /// Adds a reference to a value (value.V2). Credits: [`REFERENCE`].
     pub(super) fn value_ref(&self, h: &Handle<'_>, value: &ValueRef) -> Result<()> {
         let inode = self.value_inode(value.ino)?;
         let mut body = self.lock_value(&inode)?;
         let refs = body.value_refs();
         if refs == 0 || refs == u64::MAX {
-            return self.bad_value(value.ino, &format!("{refs} references, and one more"));
+            return self.bad_value(
+                value.ino,
+                &format!("its reference count {refs} cannot be increased"),
+            );
         }
         body.set_value_refs(refs + 1);
         self.store_inode(h, &inode, &mut body)
     }
 
-    /// One entry fewer refers to a value (value.V1, value.V2). [`REFERENCE`].
+    /// Removes a reference to a value (value.V1, value.V2). Credits: [`REFERENCE`].
     ///
     /// # Errors
     /// EUCLEAN when the inode holds no value, or that of another attribute.
@@ -266,7 +188,10 @@ impl InodeStore {
             return self.bad_value(value.ino, "it holds another attribute's value");
         }
         let Some(refs) = body.value_refs().checked_sub(1) else {
-            return self.bad_value(value.ino, "it is referred to, and counts no reference");
+            return self.bad_value(
+                value.ino,
+                "an entry refers to it, but its reference count is 0",
+            );
         };
         body.set_value_refs(refs);
         if refs == 0 {
@@ -281,7 +206,7 @@ impl InodeStore {
         Ok(())
     }
 
-    /// To how many values in inodes of their own the attributes of an inode refer.
+    /// The number of values in inodes of their own that the attributes of an inode refer to.
     pub(crate) fn count_values(&self, inode: &Inode, body: &InodeBody) -> Result<i64> {
         if !self.has_values() {
             return Ok(0);
@@ -318,7 +243,7 @@ mod tests {
     use crate::testing::{fsck, mkfs, open};
     use crate::types::{Ctx, ROOT_INO, XattrSet};
 
-    /// A commit, and a crash after it, in the moments when a value has no reference (value.V1).
+    /// Commits and crashes at the times when a value has no reference (value.V1).
     #[test]
     fn a_value_without_references_goes_at_the_next_mount() {
         for features in ["ea_inode", "ea_inode,orphan_file"] {

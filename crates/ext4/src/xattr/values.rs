@@ -1,4 +1,4 @@
-//! What all users of value inodes share.
+//! State shared by all users of value inodes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,13 +7,13 @@ use stetfs_sync::{Mutex, Rank};
 
 use crate::inode::Inode;
 
-/// What is shared between all users of value inodes.
+/// State shared by all users of value inodes.
 pub(crate) struct Values {
     /// See value.V2.
     pub(super) lock: Mutex<()>,
     /// See value.V4.
     leaving: Mutex<Vec<Arc<Inode>>>,
-    /// Whether anything waits there: looked at by every operation.
+    /// Whether `leaving` holds anything. Every operation reads it.
     any: AtomicBool,
 }
 
@@ -33,7 +33,7 @@ impl Values {
         self.any.store(true, Ordering::Release);
     }
 
-    pub(super) fn take(&self) -> Vec<Arc<Inode>> {
+    pub(crate) fn take(&self) -> Vec<Arc<Inode>> {
         if !self.any.load(Ordering::Acquire) {
             return Vec::new();
         }

@@ -1,4 +1,4 @@
-//! Dirty data that nobody syncs goes home when it is old, whatever else happens.
+//! Dirty data that is never synced is written back when it is old, whatever else happens.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -7,7 +7,7 @@ use stetfs_testkit::wait_until;
 
 use stetfs_ext4::*;
 
-use crate::volume::{Shape, Volume};
+use crate::data::volume::{Shape, Volume};
 use stetfs_ext4::Ctx;
 
 const SHAPE: Shape = Shape {
@@ -19,7 +19,7 @@ const SHAPE: Shape = Shape {
 const BLOCK: usize = 4096;
 const NEVER: u32 = 24 * 3600;
 
-/// Nothing is committed by itself.
+/// Options without background commits.
 fn options(data: DataMode, expire: Duration) -> FsOptions {
     FsOptions {
         journal: data.into(),
@@ -55,7 +55,7 @@ fn sync_all(vol: &Volume) {
     rx.recv().unwrap().unwrap();
 }
 
-/// What the file holds if the power goes now.
+/// The content of the file after a power cut now.
 fn left(vol: &Volume, name: &str) -> Vec<u8> {
     let mem = Arc::new(vol.mem().fork());
     let crashed = Volume::on(mem.clone(), mem, options(DataMode::Ordered, Duration::MAX));
@@ -66,11 +66,11 @@ fn left(vol: &Volume, name: &str) -> Vec<u8> {
 
 /// Waits until the file would survive a crash with this content.
 #[track_caller]
-fn goes_home(vol: &Volume, name: &str, what: &str, is: impl Fn(&[u8]) -> bool) {
+fn comes_to_its_home(vol: &Volume, name: &str, what: &str, is: impl Fn(&[u8]) -> bool) {
     wait_until(format_args!("{what} goes home"), || is(&left(vol, name)));
 }
 
-/// Ends the threads of a test, also of one that fails.
+/// Ends the threads of a test, also when it fails.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -97,14 +97,14 @@ fn what_nobody_syncs_goes_home_when_it_is_old() {
         sync_all(&vol);
         for byte in 2..5 {
             write(byte);
-            goes_home(&vol, "f", name, |c| all(c, byte));
+            comes_to_its_home(&vol, "f", name, |c| all(c, byte));
         }
         drop(f);
         vol.finish();
     }
 }
 
-/// So it stays in memory where the age is a long one: the tests above prove something.
+/// With a long age, data stays in memory. So the tests above do prove something.
 #[test]
 fn what_is_young_stays() {
     for (name, opts) in presets(Duration::from_secs(u64::from(NEVER))) {
@@ -149,14 +149,14 @@ fn what_is_written_all_the_time_goes_home_too() {
                     std::thread::sleep(Duration::from_millis(1));
                 }
             });
-            goes_home(&vol, "f", name, |c| c[0] != 1);
+            comes_to_its_home(&vol, "f", name, |c| c[0] != 1);
         });
         drop(f);
         vol.finish();
     }
 }
 
-/// Syncs of other files go before what is written in the background, but not for ever.
+/// Syncs of other files have precedence over background write-back, but not forever.
 #[test]
 fn syncs_of_others_do_not_keep_it_waiting() {
     for (name, opts) in presets(Duration::from_millis(100)) {
@@ -185,14 +185,14 @@ fn syncs_of_others_do_not_keep_it_waiting() {
             vol.fs()
                 .write(&Ctx::ROOT, &f, 0, &vec![2; large.len()], false)
                 .unwrap();
-            goes_home(&vol, "f", name, |c| all(c, 2));
+            comes_to_its_home(&vol, "f", name, |c| all(c, 2));
         });
         drop(f);
         vol.finish();
     }
 }
 
-/// Also of many files, and of one that has no name any more.
+/// The same for many files, and for a file that has no name any more.
 #[test]
 fn all_files_are_looked_after() {
     for (name, opts) in presets(Duration::from_millis(100)) {
@@ -220,8 +220,8 @@ fn all_files_are_looked_after() {
     }
 }
 
-/// With `writeback` no commit waits for data. It is there soon after one all the same: the age of
-/// what is new is that of a commit.
+/// With `writeback` no commit waits for data. But data in new blocks is written back soon after a
+/// commit: its age is that of a commit.
 #[test]
 fn new_blocks_are_not_left_behind_by_a_commit() {
     let opts = FsOptions {
@@ -234,11 +234,11 @@ fn new_blocks_are_not_left_behind_by_a_commit() {
         .write(&Ctx::ROOT, &f, 0, &[7; 40 * BLOCK], false)
         .unwrap();
     wait_until("new data goes home", || vol.fs().stats().dirty_bytes == 0);
-    // What is overwritten in place waits for its own age.
+    // Data that overwrites blocks waits for its own age.
     vol.fs()
         .write(&Ctx::ROOT, &f, 0, &[8; BLOCK], false)
         .unwrap();
-    // New data that came later goes home before it.
+    // Later data in new blocks is written back first.
     let g = vol.create("g");
     vol.fs()
         .write(&Ctx::ROOT, &g, 0, &[7; 40 * BLOCK], false)
@@ -248,14 +248,14 @@ fn new_blocks_are_not_left_behind_by_a_commit() {
     });
     drop(g);
     assert_eq!(vol.fs().stats().dirty_bytes, BLOCK as u64);
-    // What waited in the kernel's cache before does not wait as long again.
+    // Data that already waited in the kernel's cache does not wait as long again.
     vol.fs().write_back_early(&f);
     wait_until("aged data goes home", || vol.fs().stats().dirty_bytes == 0);
     drop(f);
     vol.finish();
 }
 
-/// After a shutdown that flushes nothing, nothing is.
+/// After a shutdown without a flush, nothing is written back.
 #[test]
 fn nothing_old_reaches_a_volume_that_is_shut_down() {
     let vol = volume(options(DataMode::Ordered, Duration::from_millis(300)));

@@ -1,5 +1,5 @@
-//! Space in clusters (`bigalloc`): what a cluster costs and when it is free again, together with
-//! the kernel, damaged.
+//! Space in clusters (`bigalloc`): allocation and freeing of clusters, use together with the
+//! kernel, damage.
 
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use stetfs_block::MemDevice;
 use stetfs_ext4::*;
 use stetfs_testkit::{Image, KernelMount, LoopDev, Mkfs};
 
-use crate::volume::{Shape, Volume};
+use crate::data::volume::{Shape, Volume};
 use stetfs_ext4::Ctx;
 
 /// 8 blocks of 1 KiB.
@@ -19,7 +19,7 @@ const SHAPE: Shape = Shape {
     cluster: 8,
 };
 
-/// Clusters that a file has.
+/// The number of clusters of a file.
 fn clusters(vol: &Volume, f: &OpenRef) -> u64 {
     let blocks = vol.fs().getattr(f.ino()).unwrap().blocks;
     assert_eq!(blocks % 16, 0);
@@ -51,14 +51,15 @@ fn a_cluster_is_taken_with_its_first_block_and_freed_with_its_last() {
         write(&vol, &f, block, 1);
         assert_eq!(clusters(&vol, &f), have, "block {block}");
     }
-    // From the middle of one's own cluster into the next and beyond.
+    // From the middle of an own cluster into the next one and beyond.
     write(&vol, &f, 28, 8);
     assert_eq!(clusters(&vol, &f), 5);
-    // All between is filled without taking anything.
+    // Filling everything between needs no new cluster.
     write(&vol, &f, 0, 36);
     assert_eq!(clusters(&vol, &f), 5);
     assert_eq!(before - free(&vol), 5 * 8);
-    // A hole that ends in a cluster that goes on, and begins in one that began before.
+    // A hole that ends inside a cluster with more blocks behind, and one that begins inside a
+    // cluster with blocks before.
     punch(&vol, &f, 4, 14);
     assert_eq!(clusters(&vol, &f), 4);
     punch(&vol, &f, 3, 16);
@@ -69,7 +70,7 @@ fn a_cluster_is_taken_with_its_first_block_and_freed_with_its_last() {
     assert_eq!(clusters(&vol, &f), 2);
     vol.truncate(&f, 24 * 1024).unwrap();
     assert_eq!(clusters(&vol, &f), 1);
-    // Allocated and not written counts the same.
+    // Allocated, unwritten blocks count the same.
     let mode = FallocateMode::Allocate { keep_size: true };
     vol.fs()
         .fallocate(&Ctx::ROOT, &f, mode, 5 * 1024, 12 * 1024)
@@ -130,7 +131,7 @@ fn what_is_trimmed_is_free() {
     vol.reopen();
     let free = vol.fs().statfs().bfree * 1024;
     assert_eq!(vol.fs().trim(0..u64::MAX, 0).unwrap(), free);
-    // From within a cluster to within another one.
+    // From inside a cluster to inside another one.
     let some = vol.fs().trim(8_195_000..9_000_000, 0).unwrap();
     assert!(
         some.is_multiple_of(8192) && some <= 9_000_000 - 8_195_000,
@@ -146,7 +147,7 @@ fn kernel(image: &Image) -> KernelMount {
     KernelMount::new(device, "ext4", "").unwrap()
 }
 
-/// One thing that is done to a file.
+/// One change of a file.
 enum Step {
     Write(u64, usize),
     Truncate(u64),
@@ -299,7 +300,7 @@ fn taking_turns_with_the_kernel() {
     }
 }
 
-/// A file whose only extent does not lie as clusters ask for, or lies in the file system's own.
+/// A file whose only extent is not aligned to clusters, or lies in the file system's own blocks.
 /// (cluster.C1)
 #[test]
 fn damaged_places_are_errors() {
@@ -316,7 +317,7 @@ fn damaged_places_are_errors() {
             .trim()
             .parse()
             .unwrap();
-        // Word 5 of the inode's map: where its first extent begins.
+        // Word 5 of the inode's map: the start of its first extent.
         let table = image.debugfs("imap <2>").unwrap();
         let table = table.split("at block ").nth(1).unwrap();
         let table: u64 = table.split(',').next().unwrap().parse().unwrap();

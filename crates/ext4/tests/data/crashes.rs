@@ -1,12 +1,11 @@
-//! What a crash leaves of file data. The free blocks of the volume hold old bytes, which must never
-//! show.
+//! File data after a crash. The free blocks of the volume hold old bytes, which must never show.
 
 use std::sync::{Arc, OnceLock};
 
 use stetfs_block::{MemDevice, Recorder, Replay};
 use stetfs_ext4::*;
 
-use crate::volume::{Shape, Volume, fresh};
+use crate::data::volume::{Shape, Volume, fresh};
 use stetfs_ext4::Ctx;
 
 const SHAPE: Shape = Shape {
@@ -21,10 +20,10 @@ const BLOCK_MAPPED: Shape = Shape {
 };
 const FILES: usize = 4;
 const MOST: u64 = 120_000;
-/// What free blocks hold.
+/// The content of free blocks.
 const OLD: u8 = 0xEE;
 
-/// A volume without files whose free blocks hold [`OLD`].
+/// A volume without files, with free blocks full of [`OLD`].
 fn used(shape: Shape) -> MemDevice {
     static USED: [OnceLock<MemDevice>; 2] = [const { OnceLock::new() }; 2];
     let used = USED[usize::from(shape.extents)].get_or_init(|| {
@@ -46,22 +45,22 @@ fn used(shape: Shape) -> MemDevice {
     used.fork()
 }
 
-/// The content of a file from one operation to the next; `None`: there is no such file.
+/// The content of a file between two operations; `None`: the file does not exist.
 struct Version {
-    /// Where in the log of requests the operation began.
+    /// Position in the log of requests at the start of the operation.
     since: usize,
     content: Option<Vec<u8>>,
 }
 
-/// Everything a file ever was.
+/// All versions of a file.
 struct History {
     versions: Vec<Version>,
-    /// Where a sync had returned, and the version it made durable.
+    /// Position in the log at the end of each sync, and the version that it made durable.
     synced: Vec<(usize, usize)>,
 }
 
 impl History {
-    /// The versions that may be there after a crash at `position`.
+    /// The versions that may exist after a crash at `position`.
     fn candidates(&self, position: usize) -> &[Version] {
         let first = self
             .synced
@@ -165,7 +164,7 @@ impl Run {
                     .unwrap();
                 zero(&mut content, at as usize + len);
             }
-            // Without extents there are only holes.
+            // Without extents there are no unwritten blocks.
             11 | 12 if !self.extents => return,
             11 => {
                 let mode = FallocateMode::ZeroRange { keep_size: true };
@@ -188,7 +187,7 @@ impl Run {
                 });
                 return;
             }
-            // Commits under way while the next operations run.
+            // A commit that runs while the next operations do.
             14 | 15 => return fs.sync_all(Box::new(|_| {})),
             16 => {
                 let (tx, rx) = std::sync::mpsc::channel();
@@ -202,7 +201,7 @@ impl Run {
             }
             n => {
                 self.vol.fsync(&f, n % 2 == 0).unwrap();
-                // Of a new file this covers its name, too: one transaction made both.
+                // For a new file this covers its name, too, because one transaction made both.
                 history
                     .synced
                     .push((self.recorder.position(), history.versions.len() - 1));
@@ -216,7 +215,7 @@ impl Run {
     }
 }
 
-/// Whether what is there can have come out of these versions byte by byte.
+/// Checks that each byte of the content is that of one of these versions.
 fn mixed_of(have: &[u8], candidates: &[Version]) -> Result<(), String> {
     let contents: Vec<&Vec<u8>> = candidates
         .iter()

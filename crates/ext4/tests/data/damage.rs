@@ -1,4 +1,4 @@
-//! Damaged block maps: errors that say so, and no harm to other files.
+//! Damaged block maps: they lead to errors that name them, and never harm other files.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use stetfs_block::{BlockDevice, MemDevice};
 use stetfs_ext4::*;
 use stetfs_testkit::Image;
 
-use crate::volume::{Shape, Volume, fresh};
+use crate::data::volume::{Shape, Volume, fresh};
 use stetfs_ext4::Ctx;
 
 const SHAPE: Shape = Shape {
@@ -15,7 +15,7 @@ const SHAPE: Shape = Shape {
     extents: false,
     cluster: 1,
 };
-/// Reaches into the double indirect branch.
+/// Enough blocks to reach the double indirect branch.
 const BLOCKS: u64 = 600;
 
 /// A volume with the file `f`, and the numbers of its indirect blocks: (level, block).
@@ -26,7 +26,7 @@ fn volume() -> (MemDevice, Vec<(u32, u64)>) {
         let (_, f) = fs
             .create(&Ctx::ROOT, ROOT_INO, name, 0o600, 0, libc::O_RDWR)
             .unwrap();
-        // Without its neighbours, each block is a run of its own.
+        // Alternating writes make each block a run of its own.
         for i in 0..BLOCKS {
             fs.write(&Ctx::ROOT, &f, i * 1024, &[i as u8; 1024], false)
                 .unwrap();
@@ -54,7 +54,7 @@ fn volume() -> (MemDevice, Vec<(u32, u64)>) {
     (mem.fork(), nodes)
 }
 
-/// What becomes of `f` when `damage` was done.
+/// Checks the operations on `f` after the damage `what`.
 fn told(mem: &MemDevice, what: &str) {
     for act in ["read", "write", "truncate", "punch", "seek", "unlink"] {
         let vol = {
@@ -91,8 +91,7 @@ fn told(mem: &MemDevice, what: &str) {
         let whole =
             (0..BLOCKS as usize).all(|i| other[i * 1024..][..1024].iter().all(|b| *b == i as u8));
         assert!(other.len() == size as usize && whole, "{what}: {act}");
-        // The device as the kernel would find it after a crash: what was done is damage to one file
-        // at most.
+        // The device as the kernel would find it after a crash: at most one file is damaged.
         vol.fs().unmount().unwrap();
     }
 }

@@ -1,5 +1,5 @@
-//! File data that cannot be written: who syncs it is told, once for each opener, and the volume
-//! goes on; what the journal needs stops it. Under every preset.
+//! File data that cannot be written, under every preset: each opener that syncs the file is told
+//! once, and the volume goes on. A failed write that the journal needs stops it.
 
 use std::ops::Range;
 use std::process::Command;
@@ -12,7 +12,7 @@ use stetfs_ext4::*;
 use stetfs_journal::Composition;
 use stetfs_testkit::{Image, cmd, wait_until};
 
-use crate::volume::{Shape, Volume, fresh};
+use crate::data::volume::{Shape, Volume, fresh};
 use stetfs_ext4::Ctx;
 
 const SHAPE: Shape = Shape {
@@ -21,7 +21,7 @@ const SHAPE: Shape = Shape {
     extents: true,
     cluster: 1,
 };
-/// Bytes of a file. A record of a file holds less, so its data goes home.
+/// Size of a file, bytes. A record of a file holds less, so its data is written back.
 const LEN: usize = 256 << 10;
 
 fn options(data: DataMode, records: Option<u16>) -> FsOptions {
@@ -36,13 +36,13 @@ fn options(data: DataMode, records: Option<u16>) -> FsOptions {
         commit_secs: 3600,
         dirty_expire: Duration::from_secs(3600),
         cache_bytes: 16 << 20,
-        // Not for data: `data_err` is.
+        // This does not apply to data; `data_err` does.
         on_error: Some(OnError::RemountRo),
         ..FsOptions::default()
     }
 }
 
-/// Presets that write data home.
+/// Presets that write data back outside the journal.
 fn writing_home() -> [(&'static str, FsOptions); 3] {
     [
         ("ordered", options(DataMode::Ordered, None)),
@@ -61,11 +61,11 @@ fn journaling() -> [(&'static str, FsOptions); 4] {
     ]
 }
 
-/// A volume on a device that fails, with two files that are home.
+/// A volume on a device that fails, with two files that are written back.
 struct Failing {
     vol: Volume,
     device: Arc<FaultInjector<Arc<MemDevice>>>,
-    /// Where the first file lies.
+    /// The place of the first file.
     place: Range<u64>,
 }
 
@@ -77,12 +77,12 @@ fn without_journal() -> MemDevice {
     MemDevice::load(image.path()).unwrap()
 }
 
-/// Where a file's first `LEN` bytes lie on a volume that is unmounted.
+/// The place of a file's first `LEN` bytes on an unmounted volume.
 fn place(mem: &MemDevice, ino: Ino) -> Range<u64> {
     place_of(mem, ino, 0..LEN / 4096)
 }
 
-/// Where these blocks of a file lie.
+/// The place of these blocks of a file.
 fn place_of(mem: &MemDevice, ino: Ino, blocks: Range<usize>) -> Range<u64> {
     let image = Image::sparse(0).unwrap();
     mem.save(image.path()).unwrap();
@@ -124,7 +124,7 @@ impl Failing {
         Failing { vol, device, place }
     }
 
-    /// No write reaches the first file any more.
+    /// From now on every write to the first file fails.
     fn fail(&self, errno: i32) {
         self.device
             .add(Fault::fail(Op::Write, errno).within(self.place.clone()));
@@ -143,7 +143,7 @@ impl Failing {
         self.vol.fsync(f, false).map_or_else(|e| e.errno(), |()| 0)
     }
 
-    /// As a server does it that has a thread for the caller.
+    /// A sync in the thread of the caller, as a server does it that can block this thread.
     fn fsync_here(&self, f: &OpenRef) -> i32 {
         let (tx, rx) = mpsc::channel();
         let done = Box::new(move |r: Result<()>| tx.send(r).unwrap());
@@ -159,7 +159,7 @@ impl Failing {
         rx.recv().unwrap().map_or_else(|e| e.errno(), |()| 0)
     }
 
-    /// What the file holds after the power went.
+    /// The content of the file after a power cut.
     fn after_crash(&self, name: &str) -> Vec<u8> {
         let mem = Arc::new(self.vol.mem().fork());
         let vol = Volume::on(mem.clone(), mem, options(DataMode::Ordered, None));
@@ -173,7 +173,7 @@ fn all(content: &[u8], byte: u8) -> bool {
     content.len() == LEN && content.iter().all(|b| *b == byte)
 }
 
-/// As xfstests' generic/441 has it.
+/// As in generic/441 of xfstests.
 #[test]
 fn each_opener_is_told_once_and_all_goes_on() {
     for (name, opts) in writing_home() {
@@ -206,8 +206,8 @@ fn each_opener_is_told_once_and_all_goes_on() {
     }
 }
 
-/// As generic/441 has it where the log is on the device that fails: of a file that was only written
-/// over the data is tried first, and its times wait for the next commit.
+/// As in generic/441 with the log on the failing device: for a file that was only overwritten, the
+/// data is tried first, and its times wait for the next commit.
 #[test]
 fn a_device_that_takes_nothing_for_a_while_does_not_stop_the_volume() {
     for (name, opts) in &writing_home()[..2] {
@@ -231,7 +231,7 @@ fn a_device_that_takes_nothing_for_a_while_does_not_stop_the_volume() {
     }
 }
 
-/// As generic/487 and generic/484 have it.
+/// As in generic/487 and generic/484.
 #[test]
 fn who_comes_before_anybody_was_told_is_told() {
     for (name, opts) in writing_home() {
@@ -269,7 +269,7 @@ fn a_full_host_is_told_as_such() {
     v.vol.finish();
 }
 
-/// A write in the background fails long before anybody asks.
+/// A background write fails long before a sync.
 #[test]
 fn a_failure_in_the_background_is_told_later() {
     for (name, opts) in writing_home() {
@@ -350,7 +350,7 @@ fn without_a_journal_the_file_is_told() {
     v.vol.finish();
 }
 
-/// Data that only the log has is the journal's: it stops, and the next mount replays it.
+/// Data that only the log has belongs to the journal: it stops, and the next mount replays it.
 #[test]
 fn journaled_data_that_cannot_go_home_stops_the_journal() {
     for (name, opts) in journaling() {
@@ -366,7 +366,7 @@ fn journaled_data_that_cannot_go_home_stops_the_journal() {
     }
 }
 
-/// So is synced data that only a record holds.
+/// The same for synced data that only a record holds.
 #[test]
 fn recorded_data_that_cannot_go_home_stops_the_journal() {
     for data in [DataMode::Ordered, DataMode::Overwrites] {
@@ -378,7 +378,7 @@ fn recorded_data_cannot_go_home(data: DataMode) {
     let v = Failing::new(&options(data, Some(2)));
     let f = v.vol.open("f");
     let fs = v.vol.fs();
-    // Longer by one block: there is something to record.
+    // One more block, so that there is something to record.
     fs.write(&Ctx::ROOT, &f, LEN as u64, &[6; 4096], false)
         .unwrap();
     assert_eq!(v.fsync(&f), 0);
@@ -388,7 +388,8 @@ fn recorded_data_cannot_go_home(data: DataMode) {
         .unwrap();
     assert_eq!(v.fsync(&f), 0);
     assert_eq!(fs.stats().journal.file_records, records + 1);
-    // What was overwritten goes home from the log where it goes through that, what is new not.
+    // Recovery writes overwritten data back from the log if it goes through the log, but not new
+    // data.
     let crashed = Arc::new(v.vol.mem().fork());
     let again = Volume::on(crashed.clone(), crashed.clone(), options(data, None));
     let ino = again.fs().lookup(ROOT_INO, b"f").unwrap().ino;
@@ -409,8 +410,8 @@ fn recorded_data_cannot_go_home(data: DataMode) {
     );
 }
 
-/// All that an atomic group changes is in the log, new blocks too; data of its files that cannot go
-/// home by itself is no part of it.
+/// All changes of an atomic group are in the log, also new blocks. Data of its files that cannot be
+/// written back outside the log is not part of the group.
 #[test]
 fn a_group_needs_no_data_that_goes_home_by_itself() {
     const NEW: usize = 2;
@@ -428,7 +429,7 @@ fn a_group_needs_no_data_that_goes_home_by_itself() {
         group.commit()
     };
     for is_dirty in [false, true] {
-        // Where the new blocks come to lie.
+        // Finds the place of the new blocks.
         let v = Failing::new(&opts);
         commit(&v, is_dirty).unwrap();
         let ino = v.vol.fs().lookup(ROOT_INO, b"f").unwrap().ino;
@@ -450,7 +451,7 @@ fn a_group_needs_no_data_that_goes_home_by_itself() {
     }
 }
 
-/// The log itself, and metadata on its way home.
+/// The log itself, and write-back of metadata.
 #[test]
 fn what_the_journal_writes_itself_stops_it() {
     for (name, opts) in writing_home().into_iter().chain(journaling()) {
@@ -484,7 +485,8 @@ fn what_the_journal_writes_itself_stops_it() {
     }
 }
 
-/// Log and data go out in one batch. That the log failed is not taken for a failure of the data.
+/// Log and data are written in one batch. A failure of the log is not taken for a failure of the
+/// data.
 #[test]
 fn the_log_in_a_batch_with_data_stops_the_journal() {
     for (name, opts) in writing_home() {
@@ -504,7 +506,7 @@ fn the_log_in_a_batch_with_data_stops_the_journal() {
     }
 }
 
-/// An unmount says that data is lost, and leaves a clean volume all the same.
+/// An unmount reports lost data, but leaves a clean volume.
 #[test]
 fn unmounting_says_what_is_lost_and_leaves_a_clean_volume() {
     for (name, opts) in writing_home() {
@@ -525,8 +527,7 @@ fn unmounting_says_what_is_lost_and_leaves_a_clean_volume() {
 
 const SECRET: u8 = 0x53;
 
-/// What lies in new blocks belonged to somebody else. Where their data does not get there, they
-/// read as zeroes.
+/// New blocks hold content of deleted files. If their data cannot be written, they read as zeroes.
 #[test]
 fn nobody_reads_what_lay_in_new_blocks() {
     for (name, opts, extents) in writing_home()
@@ -546,7 +547,7 @@ fn nobody_reads_what_lay_in_new_blocks() {
         vol.fs().unlink(&Ctx::ROOT, ROOT_INO, b"secret").unwrap();
         let ino = vol.create("f").ino();
         vol.finish();
-        // Where the data will be.
+        // Finds the place of the data.
         let dry = Arc::new(base.fork());
         let vol = Volume::on(dry.clone(), dry.clone(), opts.clone());
         vol.fs()
@@ -586,7 +587,7 @@ fn nobody_reads_what_lay_in_new_blocks() {
     }
 }
 
-/// Nor does a recovery give up a record whose data it could not write (replay.A1).
+/// A recovery does not drop a record whose data it could not write (replay.A1).
 #[test]
 fn a_recovery_that_cannot_write_keeps_the_records() {
     let opts = options(DataMode::Ordered, Some(2));

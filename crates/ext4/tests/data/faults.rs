@@ -1,4 +1,4 @@
-//! Devices that fail, and trees that are damaged.
+//! Failing devices, and damaged extent trees.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use stetfs_block::{BlockDevice, Fault, FaultInjector, MemDevice, Op};
 use stetfs_ext4::*;
 use stetfs_testkit::{Image, Mkfs};
 
-use crate::volume::{Shape, Volume};
+use crate::data::volume::{Shape, Volume};
 use stetfs_ext4::Ctx;
 
 const SHAPE: Shape = Shape {
@@ -56,8 +56,8 @@ fn a_read_that_fails_says_so_and_later_ones_succeed() {
     vol.finish();
 }
 
-/// A file with an extent tree two levels deep on a volume with or without checksums, unmounted, and
-/// the numbers of the tree's blocks: the inner one, then its leaves.
+/// An unmounted volume, with or without checksums, with a file whose extent tree is two levels
+/// deep; and the numbers of the tree's blocks, the inner one first, then the leaves.
 fn with_tree(csum: bool) -> (Arc<MemDevice>, Vec<u64>) {
     let mut mkfs = Mkfs::blocks(1024);
     if !csum {
@@ -74,7 +74,7 @@ fn with_tree(csum: bool) -> (Arc<MemDevice>, Vec<u64>) {
     }
     drop(f);
     vol.finish();
-    // Nodes as they lie on the volume: magic, entries, room for 84, depth.
+    // Nodes as they are on the volume: magic, entries, room for 84, depth.
     let node = |nr: u64, depth: u8| {
         let mut b = [0; 1024];
         mem.read(nr * 1024, &mut b).unwrap();
@@ -94,7 +94,7 @@ fn with_tree(csum: bool) -> (Arc<MemDevice>, Vec<u64>) {
     (mem, blocks)
 }
 
-/// What reading, writing, seeking and truncating say of the file.
+/// The errors of reading, writing, seeking and truncating the file.
 fn errors(mem: &Arc<MemDevice>, at: u64) -> Vec<FsError> {
     let opts = FsOptions {
         on_error: Some(OnError::Continue),

@@ -1,15 +1,15 @@
-//! Random operations on files against vectors of bytes.
+//! Model test of files: random operations, against vectors of bytes.
 
 use proptest::prelude::*;
 use stetfs_ext4::*;
 
-use crate::volume::{Shape, Volume};
+use crate::data::volume::{Shape, Volume};
 use stetfs_ext4::Ctx;
 
 const FILES: usize = 3;
-/// Files stay below this size …
+/// Files stay below this size, except for long writes.
 const MOST: u64 = 400 << 10;
-/// … but for the writes that are longer than a transaction's chunk.
+/// The length of writes that are longer than a transaction's chunk.
 const LONG: usize = 1_300_000;
 
 #[derive(Clone, Debug)]
@@ -99,7 +99,8 @@ impl Pair {
         }
     }
 
-    /// Applies an operation to both. Lack of space may cut it short, in ways the caller can see.
+    /// Applies an operation to both. Lack of space may cut it short in ways that the caller can
+    /// see.
     fn apply(&mut self, i: usize, op: &Op, salt: usize) {
         let (fs, f) = (self.vol.fs().clone(), self.files[i].clone());
         let model = &mut self.models[i];
@@ -186,7 +187,7 @@ impl Pair {
         }
     }
 
-    /// Data and holes alternate up to the end, and a hole holds only zeroes.
+    /// Checks that data and holes alternate up to the end, and that holes hold only zeroes.
     fn seek_agrees(&self, f: &OpenRef, model: &[u8]) {
         let fs = self.vol.fs();
         let mut at = 0;
@@ -249,7 +250,7 @@ fn run(shape: Shape, data: DataMode, room: Option<u64>, ops: &[(usize, Op)]) {
         }
     }
     pair.reopen();
-    // Everything can be freed again.
+    // All space can be freed again.
     for i in 0..FILES {
         pair.files.clear();
         pair.vol
@@ -273,7 +274,7 @@ fn ops() -> impl Strategy<Value = Vec<(usize, Op)>> {
     prop::collection::vec(op(), 1..60)
 }
 
-/// 25 cases, or as many as `PROPTEST_CASES` says.
+/// 25 cases, or the number in `PROPTEST_CASES`.
 fn config() -> ProptestConfig {
     let long = std::env::var_os("PROPTEST_CASES").is_some();
     let default = ProptestConfig::default();
@@ -286,7 +287,7 @@ fn config() -> ProptestConfig {
     }
 }
 
-/// For shapes that each is tried with.
+/// The data modes to try with several shapes.
 const DATA: [DataMode; 3] = [DataMode::Ordered, DataMode::Journal, DataMode::Overwrites];
 
 proptest! {

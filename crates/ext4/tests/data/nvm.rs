@@ -1,5 +1,5 @@
-//! The whole log in a region of persistent memory: a commit waits for no device, and what was
-//! committed is there after a crash, by what changed of each block.
+//! The whole log in a region of persistent memory: a commit waits for no device, and committed
+//! changes survive a crash, logged as the changed units of each block.
 
 use std::sync::Arc;
 
@@ -8,9 +8,11 @@ use stetfs_ext4::*;
 use stetfs_journal::region::RegionSource;
 use stetfs_nvm::MemRegion;
 
-use crate::records::{bytes, create, read, sync, sync_all};
-use crate::region::{Recorded, SHAPE, at, finish, flushes, options, recovered, refused, region};
-use crate::volume::fresh;
+use crate::data::records::{bytes, create, read, sync, sync_all};
+use crate::data::region::{
+    Recorded, SHAPE, at, finish, flushes, options, recovered, refused, region,
+};
+use crate::data::volume::fresh;
 use stetfs_ext4::Ctx;
 
 const JOURNAL: &str = "nvm";
@@ -20,8 +22,8 @@ fn mkdir(fs: &Fs, parent: Ino, name: &[u8]) -> Ino {
     fs.mkdir(&Ctx::ROOT, parent, name, 0o755, 0).unwrap().ino
 }
 
-/// changes.C1: many commits of the same blocks, none of which is home; in every unit of changes,
-/// and files synced by records or by commits.
+/// changes.C1: many commits of the same blocks, none of which is written back; with every unit of
+/// changes, and with syncs by record or by commit.
 #[test]
 fn commits_wait_for_no_device() {
     for journal in [
@@ -64,7 +66,7 @@ fn commits_wait_for_no_device() {
     }
 }
 
-/// Ordered data is durable before its transaction counts, and what went home by itself before.
+/// Ordered data, and data that was written back earlier, is durable before its transaction counts.
 #[test]
 fn data_goes_home_before_its_transaction_counts() {
     let rig = Recorded::new(fresh(SHAPE), MIB);
@@ -74,7 +76,7 @@ fn data_goes_home_before_its_transaction_counts() {
     fs.write(&Ctx::ROOT, &open.file, 0, &content, false)
         .unwrap();
     sync(&fs, &open.file, false);
-    // An overwrite changes no block of metadata but the inode's.
+    // An overwrite changes no block of metadata except the inode's.
     let other = bytes(4, 8192);
     fs.write(&Ctx::ROOT, &open.file, 4096, &other, false)
         .unwrap();
@@ -86,8 +88,8 @@ fn data_goes_home_before_its_transaction_counts() {
     finish(&device, &fs);
 }
 
-/// An error is noted in the superblock past the log. What is logged of a superblock that changed
-/// is all of it, so that its checksum is right whatever was noted since.
+/// An error is noted in the superblock past the log. A changed superblock is logged as a whole, so
+/// that its checksum is right whatever was noted since.
 #[test]
 fn an_error_that_was_noted_does_not_spoil_the_superblock() {
     let disk = Arc::new(fresh(SHAPE));
@@ -107,7 +109,7 @@ fn an_error_that_was_noted_does_not_spoil_the_superblock() {
     assert_eq!(fs.label().unwrap(), b"new");
 }
 
-/// A volume whose commits are in its region, with a checkpoint among them.
+/// A volume with its commits in its region, with a checkpoint among them.
 fn committed() -> (MemDevice, MemRegion) {
     let device = Arc::new(fresh(SHAPE));
     let region = region(MIB);
@@ -127,7 +129,7 @@ fn without_its_region_a_volume_is_not_opened() {
         (RegionSource::None, "name it with nvm=PATH"),
         (at(Arc::new(MemRegion::new(MIB << 20))), "only zeroes"),
         (at(Arc::new(committed().1)), "another mount of the volume"),
-        (RegionSource::GivenUp, "is given up"),
+        (RegionSource::GivenUp, "was given up"),
     ] {
         let said = refused(source);
         assert!(said.contains(why), "{said}");
@@ -137,7 +139,7 @@ fn without_its_region_a_volume_is_not_opened() {
     let (device, fs) = recovered(device.fork(), at(Arc::new(region.fork()))).unwrap();
     assert!((0..20u8).all(|i| fs.lookup(ROOT_INO, &[b'a' + i]).is_ok()));
     finish(&device, &fs);
-    // What is damaged in the memory is told.
+    // Damage in the memory is reported.
     let (device, memory) = committed();
     let mut all = memory.to_vec();
     let magic = b"stetnvt1";
@@ -150,7 +152,8 @@ fn without_its_region_a_volume_is_not_opened() {
     assert!(said.contains("does not match its checksum"), "{said}");
 }
 
-/// The journal is nothing without one, and small ones are refused with what they need.
+/// The preset needs a region, and regions that are too small are refused with the size that they
+/// need.
 #[test]
 fn a_region_is_needed() {
     let open = |source| {
@@ -163,7 +166,7 @@ fn a_region_is_needed() {
     assert!(small.contains("too small"), "{small}");
 }
 
-/// More than the log holds: it is emptied by checkpoints, and nobody waits for ever.
+/// More than the log holds: checkpoints empty it, and no caller waits forever.
 #[test]
 fn a_full_log_has_room_again_after_a_checkpoint() {
     let device = Arc::new(fresh(SHAPE));

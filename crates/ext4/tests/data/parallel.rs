@@ -1,11 +1,11 @@
-//! Several threads on several files, and on one.
+//! Several threads, on several files and on one file.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use stetfs_ext4::*;
 
-use crate::volume::{Shape, Volume};
+use crate::data::volume::{Shape, Volume};
 use stetfs_ext4::Ctx;
 
 const SHAPE: Shape = Shape {
@@ -15,7 +15,7 @@ const SHAPE: Shape = Shape {
     cluster: 1,
 };
 
-/// Each thread works on a file of its own while others make, sync and delete theirs.
+/// Each thread works on its own file while others make, sync and delete theirs.
 fn own_files(shape: Shape, data: DataMode) {
     let mut vol = Volume::new(shape, data);
     let threads = 6u64;
@@ -104,7 +104,7 @@ fn own_files_in_clusters() {
     own_files(shape, DataMode::Journal);
 }
 
-/// Writers put whole records, readers must never see a mixed one; syncs run all the while.
+/// Writers write whole records, and readers must never see a mixed one. Syncs run at the same time.
 #[test]
 fn one_file_shows_whole_writes() {
     for data in [DataMode::Ordered, DataMode::Journal, DataMode::Overwrites] {

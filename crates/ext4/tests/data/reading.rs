@@ -1,9 +1,9 @@
-//! How reads reach the device.
+//! The requests that reads make to the device.
 
 use stetfs_block::BlockDevice;
 use stetfs_ext4::*;
 
-use crate::volume::{Shape, Volume};
+use crate::data::volume::{Shape, Volume};
 use stetfs_ext4::Ctx;
 
 const SHAPE: Shape = Shape {
@@ -14,7 +14,7 @@ const SHAPE: Shape = Shape {
 };
 const LEN: usize = 8 << 20;
 
-/// A volume with a file of [`LEN`] bytes, nothing of it cached.
+/// A volume with a file of [`LEN`] bytes, none of it cached.
 fn cold() -> (Volume, OpenRef, Vec<u8>) {
     let opts = FsOptions {
         cache_bytes: 16 << 20,
@@ -29,12 +29,12 @@ fn cold() -> (Volume, OpenRef, Vec<u8>) {
     drop(f);
     vol.reopen();
     let f = vol.open("f");
-    // Loads what describes the file.
+    // Loads the metadata of the file.
     vol.fs().read(&f, 0, &mut [0; 1]).unwrap();
     (vol, f, content)
 }
 
-/// Requests and bytes that the device read meanwhile.
+/// The number of requests and bytes that the device reads during `f`.
 fn reads(vol: &Volume, f: impl FnOnce()) -> (u64, u64) {
     let before = vol.mem().stats();
     f();
@@ -92,7 +92,7 @@ fn large_reads_leave_the_cache_alone_and_see_what_is_newer_there() {
     let (vol, f, mut content) = cold();
     let cached = |vol: &Volume| vol.fs().stats().cache.blocks;
     let before = cached(&vol);
-    // Dirty, in the cache only.
+    // Dirty, only in the cache.
     vol.fs()
         .write(&Ctx::ROOT, &f, 1_500_000, &[0xAB; 10_000], false)
         .unwrap();
@@ -111,7 +111,7 @@ fn large_reads_leave_the_cache_alone_and_see_what_is_newer_there() {
         "{} blocks cached, {before} before",
         cached(&vol)
     );
-    // At odd places, too.
+    // The same at unaligned places.
     for (at, len) in [
         (1_499_999, 300_000),
         (4095, 262_145),

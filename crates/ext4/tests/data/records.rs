@@ -1,12 +1,12 @@
-//! Files that are synced by records of their own: no commit, and all that was synced is there after
-//! a crash.
+//! Files that are synced by records of their own: without a commit, and all synced data survives a
+//! crash.
 
 use std::sync::mpsc;
 
 use stetfs_ext4::*;
 use stetfs_journal::Composition;
 
-use crate::volume::{Shape, Volume};
+use crate::data::volume::{Shape, Volume};
 use stetfs_ext4::Ctx;
 
 const SHAPE: Shape = Shape {
@@ -44,7 +44,7 @@ pub fn sync_all(fs: &Fs) {
     wait.recv().unwrap().unwrap();
 }
 
-/// A file that is open.
+/// An open file.
 pub struct Open {
     ino: Ino,
     pub file: OpenRef,
@@ -71,7 +71,7 @@ pub fn bytes(seed: u8, len: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Writes a piece behind all that is expected of a file, and expects it from then on.
+/// Writes a piece behind the expected content of a file, and adds it to that.
 pub fn append(fs: &Fs, file: &OpenRef, expected: &mut Vec<u8>, piece: &[u8]) {
     let end = expected.len() as u64;
     fs.write(&Ctx::ROOT, file, end, piece, false).unwrap();
@@ -92,7 +92,7 @@ pub fn read(fs: &Fs, path: &[&[u8]]) -> Option<Vec<u8>> {
     Some(content)
 }
 
-/// Commits, and records.
+/// The number of commits, and of records.
 fn counts(fs: &Fs) -> (u64, u64) {
     let stats = fs.stats().journal;
     (stats.commits, stats.file_records)
@@ -125,8 +125,8 @@ fn appends_and_syncs_take_a_record_each_and_no_commit() {
     }
 }
 
-/// What a commit made durable is no part of the next record, however closely one append follows the
-/// other: else records grow until only commits are left, for ever.
+/// A record does not contain changes that an earlier commit made durable, even when appends follow
+/// each other closely. Otherwise records would grow until only commits are possible.
 #[test]
 fn a_commit_between_appends_leaves_no_trace_in_the_records_after_it() {
     for data in [DataMode::Ordered, DataMode::Journal, DataMode::Overwrites] {
@@ -166,7 +166,7 @@ fn new_files_in_new_directories_are_reachable() {
         .unwrap();
     let other = create(&fs, dir, b"not synced");
     sync(&fs, &one.file, false);
-    // The second finds the directories recorded.
+    // The second sync finds the directories recorded.
     let two = create(&fs, dir, b"two");
     sync(&fs, &two.file, false);
     assert_eq!(counts(&fs).1, 2);
@@ -251,7 +251,7 @@ fn all_that_changes_a_file_is_in_its_record() {
     }
 }
 
-/// Every second block: a tree of extents of more than one level.
+/// Every second block, so that the extent tree has more than one level.
 #[test]
 fn files_with_many_extents() {
     let mut vol = volume(DataMode::Ordered, 1);
@@ -315,7 +315,7 @@ fn what_a_record_cannot_say_takes_a_commit_and_is_counted() {
     fs.mkdir(&Ctx::ROOT, ROOT_INO, b"dir", 0o755, 0).unwrap();
     sync(&fs, &root, false);
     commits("kind");
-    // A new file under the name of one that was renamed, not unlinked.
+    // A new file under the name of a file that was renamed, not unlinked.
     create(&fs, ROOT_INO, b"x");
     fs.rename(
         &Ctx::ROOT,
@@ -329,7 +329,8 @@ fn what_a_record_cannot_say_takes_a_commit_and_is_counted() {
     let new = create(&fs, ROOT_INO, b"x");
     sync(&fs, &new.file, false);
     commits("name");
-    // Under the name of one that has another name: it must not go with this one.
+    // A new file under the former name of a file with another name: that file must not be deleted
+    // with this name.
     let kept = create(&fs, ROOT_INO, b"k");
     sync(&fs, &kept.file, false);
     fs.link(&Ctx::ROOT, kept.ino, ROOT_INO, b"l").unwrap();
@@ -342,7 +343,7 @@ fn what_a_record_cannot_say_takes_a_commit_and_is_counted() {
     vol.finish();
 }
 
-/// As a database does with its rollback journal.
+/// As a database uses its rollback journal.
 #[test]
 fn a_name_is_used_again_and_again() {
     let mut vol = volume(DataMode::Ordered, 2);
@@ -365,7 +366,7 @@ fn a_name_is_used_again_and_again() {
     vol.finish();
 }
 
-/// What programs do to be sure of a new file: its directory is synced, too.
+/// As careful programs do for a new file: its directory is synced, too.
 #[test]
 fn a_directory_whose_new_names_are_in_records_is_durable() {
     let mut vol = volume(DataMode::Ordered, 2);
@@ -377,7 +378,7 @@ fn a_directory_whose_new_names_are_in_records_is_durable() {
     let d = directory(&fs, dir);
     sync(&fs, &d, false);
     for i in 0..10u8 {
-        // One that is new, and one under the name of one that is unlinked.
+        // A file with a new name, and one with the name of an unlinked file.
         fs.unlink(&Ctx::ROOT, dir, b"old").unwrap();
         for name in [[b'n', b'0' + i].as_slice(), b"old"] {
             let open = create(&fs, dir, name);
@@ -397,7 +398,7 @@ fn a_directory_whose_new_names_are_in_records_is_durable() {
     vol.finish();
 }
 
-/// Each of these changes takes a commit, and is there after it.
+/// Each of these changes takes a commit, and exists after it.
 #[test]
 fn a_directory_that_changed_otherwise_takes_a_commit() {
     type Change = fn(&Fs, Ino);
@@ -567,13 +568,13 @@ fn many_threads_sync_their_files() {
     }
 }
 
-/// The paper's first scenario (§6.5): of a thousand files every second one is synced, and those
-/// alone come back.
+/// The paper's first scenario (§6.5): of a thousand files every second one is synced, and only
+/// those exist after a crash.
 #[test]
 fn of_a_thousand_files_those_come_back_that_were_synced() {
     let opts = FsOptions {
         commit_secs: 3600,
-        // All records fit into half a lane: no commit makes room.
+        // All records fit into half a lane: no commit is needed for room.
         journal: "ordered,records=2".parse().unwrap(),
         ..FsOptions::default()
     };
@@ -603,8 +604,8 @@ fn of_a_thousand_files_those_come_back_that_were_synced() {
     vol.finish();
 }
 
-/// The paper's second scenario: 4 KiB and a sync, again and again, with others in between so that
-/// the extents do not join; by flag up to its 1 GiB.
+/// The paper's second scenario: 4 KiB and a sync, again and again, with other writes in between so
+/// that the extents do not join. Up to 1 GiB with `STETFS_LONG`.
 #[test]
 fn a_file_that_is_synced_after_every_append() {
     let long = std::env::var("STETFS_LONG").is_ok_and(|v| v == "1");
@@ -633,7 +634,7 @@ fn a_file_that_is_synced_after_every_append() {
         )
         .unwrap();
         if i % 16 == 0 {
-            // A hole before each, so that windows do not keep the two apart.
+            // A hole before each write, so that windows do not keep the two files apart.
             fs.write(&Ctx::ROOT, &other.file, i * 8192, b"x", false)
                 .unwrap();
         }

@@ -1,5 +1,5 @@
-//! Files that are synced by records in a region of persistent memory: no flush, and all that was
-//! synced is there after a crash.
+//! Files that are synced by records in a region of persistent memory: without a flush, and all
+//! synced data survives a crash.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use stetfs_nvm::{MemRegion, Region, RegionLog, RegionRecorder, RegionReplay};
 use stetfs_testkit::Scratch;
 use stetfs_testkit::image::e2fsck;
 
-use crate::records::{append, bytes, create, read, reasons, sync, sync_all};
-use crate::volume::{Shape, fresh};
+use crate::data::records::{append, bytes, create, read, reasons, sync, sync_all};
+use crate::data::volume::{Shape, fresh};
 use stetfs_ext4::Ctx;
 
 pub const SHAPE: Shape = Shape {
@@ -39,14 +39,14 @@ pub fn at(region: Arc<dyn Region>) -> RegionSource {
     RegionSource::Open(region)
 }
 
-/// Opens what a crash left.
+/// Opens the volume after a crash.
 pub fn recovered(device: MemDevice, region: RegionSource) -> Result<(Arc<MemDevice>, Arc<Fs>)> {
     let device = Arc::new(device);
     let fs = Fs::open(device.clone(), options("ordered", region))?;
     Ok((device, fs))
 }
 
-/// Unmounts, and e2fsck finds nothing.
+/// Unmounts, and checks that e2fsck finds nothing.
 pub fn finish(device: &MemDevice, fs: &Fs) {
     fs.unmount().unwrap();
     let dir = Scratch::new("region").unwrap();
@@ -60,7 +60,7 @@ pub fn flushes(log: &Log) -> usize {
     log.events.iter().filter(durable).count()
 }
 
-/// A volume and its region, recorded.
+/// A volume and its region, with recorders.
 pub struct Recorded {
     base: MemDevice,
     empty: MemRegion,
@@ -69,7 +69,7 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// This volume, and an empty region of so many MiB.
+    /// This volume, with an empty region of so many MiB.
     pub fn new(base: MemDevice, mib: u64) -> Recorded {
         let memory = region(mib);
         Recorded {
@@ -85,7 +85,7 @@ impl Recorded {
         Fs::open(self.device.clone(), opts).unwrap()
     }
 
-    /// What a crash leaves that keeps what is durable, and nothing else.
+    /// The volume after a crash that keeps only what is durable.
     pub fn recovered(&self) -> (Arc<MemDevice>, Arc<Fs>) {
         let (written, stored) = (self.device.log(), self.region.log());
         let mut disk = Replay::new(&self.base, &written);
@@ -97,7 +97,7 @@ impl Recorded {
     }
 }
 
-/// Why a volume is not opened with this region. It is not changed.
+/// The error of opening a volume with this region. Checks that the volume is not changed.
 pub fn refused(device: &MemDevice, source: RegionSource) -> String {
     let before = device.to_vec();
     let device = Arc::new(device.fork());
@@ -106,7 +106,7 @@ pub fn refused(device: &MemDevice, source: RegionSource) -> String {
     error.err().unwrap().to_string()
 }
 
-/// What is durable of the device alone, and what is of the region.
+/// Only what is durable on the device and in the region survives.
 #[test]
 fn appends_and_syncs_wait_for_no_device() {
     for journal in ["ijournal", "ldj,sync=file", "writeback,sync=file"] {
@@ -128,7 +128,7 @@ fn appends_and_syncs_wait_for_no_device() {
             assert_eq!((stats.file_records, stats.file_pages), (50, 50));
             let log = device.log();
             assert_eq!(flushes(&log) - before, 0, "{journal}, FUA {fua}");
-            // The head of two lines, and a few lines of what it says, beside the data.
+            // In addition to the data: a header of two cache lines, and a few for the content.
             let rest = stats.file_bytes - 50 * 4096;
             assert!(rest <= 50 * 1024, "{journal}: {rest}");
             let (device, fs) = rig.recovered();
@@ -138,7 +138,8 @@ fn appends_and_syncs_wait_for_no_device() {
     }
 }
 
-/// What was only written over is in a record, too, and nothing else of the inode need change.
+/// Data that was only overwritten is in a record, too, without a change of anything else in the
+/// inode.
 #[test]
 fn overwrites_wait_for_no_device() {
     let rig = Recorded::new(fresh(SHAPE), 4);
@@ -151,7 +152,7 @@ fn overwrites_wait_for_no_device() {
     };
     write(0, &expected);
     sync_all(&fs);
-    // Nobody has noted yet that what the commit took home is durable.
+    // It is not noted yet that the data written back for the commit is durable.
     write(0, &expected[..4096]);
     sync(&fs, &open.file, true);
     let before = flushes(&device.log());
@@ -169,7 +170,7 @@ fn overwrites_wait_for_no_device() {
     finish(&device, &fs);
 }
 
-/// A volume with a file of two committed blocks, of which a third is in a record of the region.
+/// A volume with a file of two committed blocks, and a third block in a record in the region.
 fn synced() -> (MemDevice, MemRegion, Vec<u8>) {
     let device = Arc::new(fresh(SHAPE));
     let region = region(1);
@@ -201,7 +202,7 @@ fn a_region_that_is_lost_is_told() {
         (RegionSource::None, "name it with nvm=PATH"),
         (
             at(Arc::new(MemRegion::new(1 << 20))),
-            "there are only zeroes",
+            "it holds only zeroes",
         ),
         (at(Arc::new(MemRegion::new(64))), "it has 64 bytes"),
         (at(Arc::new(synced().1)), "another mount of the volume"),
@@ -219,8 +220,8 @@ fn a_region_that_is_lost_is_told() {
     finish(&device, &fs);
 }
 
-/// A volume that was closed needs its region no more, and others may have it; one that was not
-/// keeps it.
+/// A closed volume no longer needs its region, so another volume may have it. A volume that was not
+/// closed keeps it.
 #[test]
 fn a_region_is_free_once_its_volume_is_closed() {
     let region = region(1);
@@ -256,12 +257,13 @@ fn a_region_is_free_once_its_volume_is_closed() {
         drop(open);
         finish(device, &fs);
     }
-    // By now the region is another volume's, and a crash before that is one without its region.
+    // Now the region belongs to another volume. A crash of the first volume from before then is one
+    // without its region.
     let gone = recovered(crashed, at(region)).err().unwrap().to_string();
-    assert!(gone.contains("of volume"), "{gone}");
+    assert!(gone.contains("belongs to volume"), "{gone}");
 }
 
-/// More than the region holds, and data that goes home by itself meanwhile.
+/// More than the region holds, and data that is written back meanwhile.
 #[test]
 fn a_region_that_is_full_has_room_again_after_a_commit() {
     let device = Arc::new(fresh(SHAPE));
@@ -282,13 +284,14 @@ fn a_region_that_is_full_has_room_again_after_a_commit() {
     finish(&device, &fs);
 }
 
-/// What a run of operations left: both records, cut by one clock, and what was synced when.
+/// The result of a run of operations: both recordings, cut at the same times, and the synced bytes
+/// at each time.
 struct Run {
     disk: (MemDevice, Log),
     region: (MemRegion, RegionLog),
-    /// Position in the region's record where the volume was open.
+    /// Position in the region's recording at which the volume was open.
     begun: usize,
-    /// Position in the region's record, and how many bytes of which file were synced by then.
+    /// Position in the region's recording, file, and how many of its bytes were synced by then.
     synced: Vec<(usize, usize, usize)>,
 }
 
@@ -335,8 +338,7 @@ fn run() -> Run {
     }
 }
 
-/// The device and the region are cut at one moment, and each has what it has of what was not
-/// durable.
+/// The device and the region are cut at the same time, each with a part of what was not durable.
 #[test]
 fn what_was_synced_outlives_every_crash_of_device_and_region() {
     let run = run();

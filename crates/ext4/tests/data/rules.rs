@@ -1,11 +1,11 @@
-//! What an operation does besides its data: times, modes, flags, commits.
+//! Effects of operations other than on data: times, modes, flags, commits.
 
 use std::thread::sleep;
 use std::time::Duration;
 
 use stetfs_ext4::*;
 
-use crate::volume::{Shape, Volume};
+use crate::data::volume::{Shape, Volume};
 use stetfs_ext4::Ctx;
 
 const SHAPE: Shape = Shape {
@@ -236,7 +236,8 @@ fn old_dirty_data_and_much_of_it_goes_home_by_itself() {
     let vol = Volume::with(SHAPE, opts, |d| d);
     let f = vol.create("f");
     let chunk = vec![3u8; 1 << 20];
-    // Five times the bound: writers must be let through by the flusher, since nobody commits.
+    // Five times the bound: background write-back must let writers continue, because nothing
+    // commits.
     for round in 0..8u64 {
         vol.fs()
             .write(&Ctx::ROOT, &f, round << 20, &chunk, false)
@@ -248,8 +249,8 @@ fn old_dirty_data_and_much_of_it_goes_home_by_itself() {
     vol.finish();
 }
 
-/// A file with the flag goes through the journal on an ordered volume; without it again, nothing
-/// old is replayed over what went home since.
+/// The data of a file with the flag goes through the journal, on an ordered volume. After the flag
+/// is removed, no old image is replayed over data written back since.
 #[test]
 fn data_journaling_of_single_files() {
     let mut vol = volume();

@@ -1,8 +1,8 @@
-//! Files of unusual shape: broken into many pieces, huge, full volumes.
+//! Files of unusual shape: fragmented, huge, and on full volumes.
 
 use stetfs_ext4::*;
 
-use crate::volume::{Shape, Volume};
+use crate::data::volume::{Shape, Volume};
 use stetfs_ext4::Ctx;
 
 const SMALL: Shape = Shape {
@@ -21,7 +21,7 @@ const BLOCK_MAPPED: Shape = Shape {
     ..SMALL
 };
 
-/// A file of so many extents that its tree is deep and its removal needs many transactions.
+/// A file with so many extents that its tree is deep and its removal needs many transactions.
 fn broken_up(shape: Shape, data: DataMode) {
     let pieces = 9000u64;
     let mut vol = Volume::new(shape, data);
@@ -123,10 +123,10 @@ fn a_full_volume_gives_short_writes_then_enospc_and_space_comes_back() {
             "what was written counts, and nothing else"
         );
         assert!(size > 40 << 20);
-        // The kernel keeps a few blocks for itself; the rest is used.
+        // The kernel keeps a few blocks for itself; the rest can be used.
         let free = vol.fs().statfs();
         assert!(free.bfree < 5000, "{free:?}");
-        // Over and over: what is freed can be used again without waiting for anything.
+        // Again and again: freed space can be used again at once.
         for round in 0..3 {
             vol.truncate(&f, size / 2).unwrap();
             let mut at = size / 2;

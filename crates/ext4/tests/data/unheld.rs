@@ -1,8 +1,8 @@
-//! Files that nobody here holds open: the kernel has them open, and names them by their number.
+//! Files that are open only in the kernel, which names them by their number.
 
 use stetfs_ext4::{Attr, Caller, Ctx, DataMode, Fs, Ino, OpenRef, ROOT_INO};
 
-use crate::volume::{Shape, Volume};
+use crate::data::volume::{Shape, Volume};
 
 const BLOCK: u64 = 4096;
 
@@ -24,7 +24,7 @@ fn unheld(fs: &Fs, ino: Ino) -> OpenRef {
     fs.unheld(ino, libc::O_RDWR, caller).unwrap()
 }
 
-/// Makes a file, and lets go of it. The kernel knows it.
+/// Makes a file and closes it. The kernel knows it.
 fn make(fs: &Fs, name: &str) -> Attr {
     let made = fs.create(
         &Ctx::ROOT,
@@ -47,7 +47,7 @@ fn append(fs: &Fs, ino: Ino, bytes: usize) {
     );
 }
 
-/// Where each block of a file lies, in blocks.
+/// The place of each block of a file, in blocks.
 fn places(fs: &Fs, ino: Ino) -> Vec<u64> {
     let blocks = fs.getattr(ino).unwrap().size.div_ceil(BLOCK);
     (0..blocks)
@@ -89,7 +89,8 @@ fn files_that_grow_side_by_side_stay_in_few_pieces_and_many_give_their_room_back
         let found = pieces(&places(fs, *ino));
         assert!(found <= 8, "2 MiB in {found} pieces");
     }
-    // Each ends with its second write. What is set aside for the first of them others have again.
+    // Each file is complete after its second write. The windows of the first files are released for
+    // others.
     let files: Vec<Ino> = (0..300)
         .map(|i| {
             let ino = make(fs, &format!("f{i}")).ino;
@@ -132,7 +133,7 @@ fn a_file_without_a_name_stays_until_the_kernel_forgets_it() {
     let held = unheld(fs, ino);
     fs.forget(ino, 1);
     assert!(!fs.has_nameless());
-    // A request that the kernel does not send: nothing comes of it.
+    // A request that the kernel never sends: it has no effect.
     let late = fs
         .write(&Ctx::ROOT, &held, 0, &[1; 10_000], false)
         .unwrap_err();

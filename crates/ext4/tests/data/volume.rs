@@ -1,4 +1,4 @@
-//! A volume in memory that mke2fs made and e2fsck checks.
+//! Test volumes in memory, made by mke2fs and checked by e2fsck.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
@@ -8,12 +8,12 @@ use stetfs_ext4::*;
 use stetfs_testkit::image::e2fsck;
 use stetfs_testkit::{Image, Mkfs, Scratch};
 
-/// Sizes of a test volume.
+/// The shape of a test volume.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Shape {
     pub block_size: u32,
     pub mib: u64,
-    /// Files are mapped by extents; else by indirect blocks.
+    /// Files are mapped by extents; otherwise by indirect blocks.
     pub extents: bool,
     /// Blocks in a cluster; 1 without `bigalloc`.
     pub cluster: u32,
@@ -44,7 +44,7 @@ pub fn fresh(shape: Shape) -> MemDevice {
 
 pub struct Volume {
     mem: Arc<MemDevice>,
-    /// What the file system is given.
+    /// The device that the file system opens.
     device: Arc<dyn BlockDevice>,
     opts: FsOptions,
     fs: Option<Arc<Fs>>,
@@ -84,7 +84,7 @@ impl Volume {
         }
     }
 
-    /// The device at the bottom.
+    /// The lowest device, in memory.
     pub fn mem(&self) -> &MemDevice {
         &self.mem
     }
@@ -93,14 +93,14 @@ impl Volume {
         self.fs.as_ref().unwrap()
     }
 
-    /// Unmounts, checks, and opens again. Nothing may be held open.
+    /// Unmounts, checks, and opens again. No file may be open.
     pub fn reopen(&mut self) {
         self.close();
         self.fs = Some(Fs::open(self.device.clone(), self.opts.clone()).unwrap());
     }
 
-    /// Drops the volume without unmounting and opens it again, as after a crash that lost nothing
-    /// the device was given.
+    /// Drops the volume without an unmount and opens it again, as after a crash in which every
+    /// write to the device survives.
     pub fn crash(&mut self) {
         self.fs = None;
         self.fs = Some(Fs::open(self.device.clone(), self.opts.clone()).unwrap());
@@ -114,7 +114,7 @@ impl Volume {
         }
     }
 
-    /// e2fsck finds nothing.
+    /// Asserts that e2fsck finds nothing.
     pub fn check(&self) {
         let dir = Scratch::new("vol").unwrap();
         let path = dir.path().join("image");
@@ -182,7 +182,7 @@ impl Volume {
 
 impl Drop for Volume {
     fn drop(&mut self) {
-        // A failed test: end the threads.
+        // After a failed test, end the threads.
         if let Some(fs) = self.fs.take() {
             let _ = fs.unmount();
         }

@@ -1,4 +1,4 @@
-//! What a volume shows, read through StetFS, in the harness's form.
+//! The tree of a volume as StetFS shows it, in the harness's form.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,11 @@ use stetfs_ext4::{Attr, Ctx, FileType, Fs, FsError, Ino, ROOT_INO, SeekWhat};
 use stetfs_testkit::Tree;
 use stetfs_testkit::tree::{Entry, Kind, Time, content_hash, escape, xattr_value};
 
-/// Of larger files, which are mostly holes, the content is not compared here.
+/// The content of larger files, which are mostly holes, is not compared here.
 const MOST: u64 = 8 << 20;
 
-/// Leaves out what is not looked at: the content of huge files, and what a name list cannot tell.
+/// Removes what is not compared: the content of huge files, and values that a name list does not
+/// contain.
 pub(crate) fn comparable(mut tree: Tree) -> Tree {
     for entry in tree.entries.values_mut() {
         if entry.size.is_some_and(|s| s > MOST) {
@@ -22,7 +23,7 @@ pub(crate) fn comparable(mut tree: Tree) -> Tree {
     tree
 }
 
-/// Without the runs of data, which on a live volume need not be those on the device.
+/// Removes the runs of data, which on a live volume may differ from those on the device.
 pub(crate) fn without_runs(mut tree: Tree) -> Tree {
     for entry in tree.entries.values_mut() {
         entry.data = None;
@@ -30,14 +31,14 @@ pub(crate) fn without_runs(mut tree: Tree) -> Tree {
     tree
 }
 
-/// The whole volume but `lost+found`.
+/// The whole volume except `lost+found`.
 pub(crate) fn tree(fs: &Fs) -> Tree {
     let mut look = Look::new(fs);
     look.visit("", ROOT_INO);
     look.done()
 }
 
-/// A directory of the root and what is in it.
+/// A directory of the root with its content.
 pub(crate) fn below(fs: &Fs, dir: &str) -> Tree {
     let mut look = Look::new(fs);
     match fs.lookup(ROOT_INO, dir.as_bytes()) {
@@ -119,7 +120,7 @@ impl<'f> Look<'f> {
             if name == b"." || name == b".." || (path.is_empty() && name == b"lost+found") {
                 continue;
             }
-            // The name leads where the listing says.
+            // The name leads to the inode that the listing names.
             let found = self
                 .fs
                 .lookup(self.entries[path].inode.unwrap() as Ino, &name);

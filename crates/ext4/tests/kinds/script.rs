@@ -1,15 +1,15 @@
-//! What StetFS writes: random calls that must succeed, of every kind.
+//! Random calls of every kind, all of which must succeed: the writes of StetFS.
 
 use stetfs_ext4::{Ctx, FallocateMode, Fs, Ino, OpenRef, ROOT_INO, RenameFlags, SetAttr, XattrSet};
 
-use crate::kinds::Kind;
+use crate::kinds::volumes::Kind;
 
 /// A directory and the names that were made in it.
 pub(crate) struct Script {
     rng: fastrand::Rng,
     preallocates: bool,
     projects: bool,
-    /// Bytes that an attribute's value has at most.
+    /// The most bytes of an attribute's value.
     value: usize,
     dir: Option<String>,
     files: Vec<String>,
@@ -44,7 +44,7 @@ impl Script {
         }
     }
 
-    /// Goes on in a new directory of the root.
+    /// Continues in a new directory of the root.
     pub(crate) fn enter(&mut self, fs: &Fs, dir: &str) {
         top(fs, dir);
         self.dir = Some(dir.to_owned());
@@ -69,7 +69,7 @@ impl Script {
         (n > 0).then(|| self.files[self.rng.usize(..n)].clone())
     }
 
-    /// Does `count` things.
+    /// Makes `count` random calls.
     pub(crate) fn run(&mut self, fs: &Fs, count: usize) {
         let dir = self.dir.clone().unwrap_or_else(|| "tree".into());
         let dir = top(fs, &dir);

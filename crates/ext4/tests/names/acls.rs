@@ -1,4 +1,4 @@
-//! ACLs: the same steps on StetFS and on the kernel's ext4 must show the same.
+//! ACLs: the same steps on StetFS and on the kernel's ext4 must have the same results.
 
 use std::path::Path;
 
@@ -6,12 +6,12 @@ use rustix::fs::{Mode, XattrFlags};
 use stetfs_ext4::{Ctx, Ino, ROOT_INO, SetAttr, XattrSet};
 use stetfs_testkit::{Image, Mkfs};
 
-use crate::support::{Vol, kernel};
+use crate::names::support::{Vol, kernel};
 
 const ACCESS: &str = "system.posix_acl_access";
 const DEFAULT: &str = "system.posix_acl_default";
 
-/// The attribute form of a list; tags in octal as in the header: 1 owner, 2 user, 4 group …
+/// The attribute form of a list; tags as in the header: 1 owner, 2 user, 4 group …
 fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
     let mut out = 2u32.to_le_bytes().to_vec();
     for (tag, perm, id) in entries {
@@ -42,7 +42,7 @@ fn minimal() -> Vec<u8> {
 /// Mode and both lists.
 type Seen = (u32, Option<Vec<u8>>, Option<Vec<u8>>);
 
-/// What can be done on both.
+/// The operations on both sides.
 trait Side {
     fn set(&self, path: &str, name: &str, value: &[u8]) -> Result<(), i32>;
     fn remove(&self, path: &str, name: &str) -> Result<(), i32>;
@@ -56,7 +56,7 @@ struct Kernel<'a>(&'a Path);
 
 impl Kernel<'_> {
     fn with_umask(umask: u32, make: impl FnOnce()) {
-        // The umask belongs to the process: the other tests do not look at it.
+        // The umask belongs to the process; other tests do not depend on it.
         let old = rustix::process::umask(Mode::from_raw_mode(umask));
         make();
         rustix::process::umask(old);
@@ -168,7 +168,7 @@ impl Side for Vol {
     }
 }
 
-/// The steps; answers what was seen after each.
+/// Runs the steps; returns the state after each.
 fn steps(side: &dyn Side) -> Vec<(String, Seen)> {
     let mut seen = Vec::new();
     let mut look = |what: &str, path: &str| seen.push((format!("{what}: {path}"), side.see(path)));
@@ -205,7 +205,7 @@ fn steps(side: &dyn Side) -> Vec<(String, Seen)> {
     side.remove("d/e", DEFAULT).unwrap();
     look("no default list any more", "d/e");
     side.set("d/e", DEFAULT, &named_user()).unwrap();
-    // A list without entries removes.
+    // Setting a list without entries removes the list.
     side.set("d/e", DEFAULT, &acl(&[])).unwrap();
     look("an empty list", "d/e");
     // Too large for the inode.
@@ -254,7 +254,7 @@ fn acls_are_the_kernels() {
         assert_eq!(&got, expected);
     }
     assert_eq!(errors(&vol), refused);
-    // What StetFS stored, as the kernel reads it, and what the kernel stored, as StetFS does.
+    // The kernel reads the lists that StetFS stored, and StetFS those that the kernel stored.
     let paths = [
         "d", "f", "d/f", "d/x", "d/e", "d/e/g", "d/e/h", "d/e/i", "d/large",
     ];

@@ -1,4 +1,5 @@
-//! Directories with damage: an error, or what is left, but no panic and no endless loop.
+//! Damaged directories: they lead to errors or partial results, but never to a panic or an endless
+//! loop.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -6,13 +7,13 @@ use std::os::unix::fs::FileExt;
 use stetfs_ext4::{Ctx, ROOT_INO, RenameFlags};
 use stetfs_testkit::Image;
 
-use crate::support::{Random, Vol, batch, small};
+use crate::names::support::{Random, Vol, batch, small};
 
 const BLOCK: u64 = 1024;
 
 /// An image with an indexed directory `dir` of 700 names, and the blocks of that directory.
 fn victim(csum: bool) -> (Image, Vec<u64>) {
-    // One seed, so that a name that is changed belongs to the same other leaf each time.
+    // A fixed seed, so that a changed name belongs to the same other leaf each time.
     let mkfs = small().extended("hash_seed=0b1e6f2a-5c77-4d0e-9a43-2f8d1c3b5e60");
     let mkfs = if csum {
         mkfs
@@ -46,7 +47,8 @@ fn a_flipped_bit_is_noticed_where_there_are_checksums() {
             .write(true)
             .open(copy.path())
             .unwrap();
-        // Of an index block the free part of the table is not covered: stay in front.
+        // The checksum of an index block does not cover the free part of the table, so the place is
+        // near the front.
         let at = block * BLOCK
             + if i == 0 {
                 33
@@ -78,7 +80,7 @@ fn a_flipped_bit_is_noticed_where_there_are_checksums() {
     }
 }
 
-/// Reads bytes at the same place of a block, and puts others there.
+/// Reads bytes at the same place of a block, and replaces them.
 fn patch<const N: usize>(
     image: &Image,
     block: u64,
@@ -93,7 +95,7 @@ fn patch<const N: usize>(
         .unwrap();
 }
 
-/// Names of a directory, and how reading it ended.
+/// Names of a directory, and the result of reading it.
 fn listed(vol: &Vol, dir: u32) -> (Vec<Vec<u8>>, Result<(), i32>) {
     let open = vol.open_dir(dir);
     let mut names = Vec::new();
@@ -119,8 +121,8 @@ fn deep() -> (Image, u64) {
     (image, root)
 }
 
-/// Without checksums structure alone tells: names that are not listed are never passed by in
-/// silence.
+/// Without checksums only the structure shows damage: names that are not listed are never skipped
+/// without an error.
 #[test]
 fn names_that_damage_hides_are_an_error_without_checksums() {
     let (image, root) = deep();
@@ -184,7 +186,7 @@ fn names_that_damage_hides_are_an_error_without_checksums() {
     }
 }
 
-/// Names that an index no longer leads to are still there: their directory is not empty.
+/// Names that an index no longer leads to still exist: their directory is not empty.
 #[test]
 fn a_directory_is_not_removed_with_names_in_it_that_are_not_listed() {
     let (image, blocks) = victim(false);
@@ -212,7 +214,7 @@ fn a_directory_is_not_removed_with_names_in_it_that_are_not_listed() {
     vol.fs.unmount().unwrap();
 }
 
-/// Everything that can be tried on a directory; what it answers does not matter.
+/// Tries all operations on a directory; the results do not matter.
 fn poke(vol: &Vol) {
     let Ok(dir) = vol.lookup(ROOT_INO, b"dir") else {
         return;
@@ -289,7 +291,8 @@ fn random_damage_neither_panics_nor_loops() {
     }
 }
 
-/// An entry that leads back to its own directory, or up, must not make anybody wait for himself.
+/// An entry that leads back to its own directory, or upwards, must not make a thread wait for
+/// itself.
 #[test]
 fn entries_that_lead_back_end_with_an_error() {
     let vol = Vol::new(8, &small().feature("^metadata_csum"));

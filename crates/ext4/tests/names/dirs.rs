@@ -1,4 +1,4 @@
-//! One directory against a map: splits, levels, deletes, long names.
+//! Model test of one directory, against a map: splits, levels, deletes, long names.
 
 use std::collections::BTreeMap;
 
@@ -6,9 +6,9 @@ use proptest::prelude::*;
 use stetfs_ext4::{Ctx, ROOT_INO, RenameFlags};
 use stetfs_testkit::Mkfs;
 
-use crate::support::{Vol, small};
+use crate::names::support::{Vol, small};
 
-/// Compares what lookup and readdir say with the model.
+/// Compares the results of lookup and readdir with the model.
 fn check(vol: &Vol, dir: u32, model: &BTreeMap<Vec<u8>, u32>) {
     assert_eq!(&vol.names(dir), model);
     for (name, ino) in model {
@@ -124,7 +124,7 @@ fn many(mkfs: &Mkfs, mib: u64, count: u32) {
     vol.rmdir(ROOT_INO, b"dir").unwrap();
     assert_eq!(vol.lookup(ROOT_INO, b"dir").unwrap_err(), libc::ENOENT);
     let vol = vol.reopen();
-    // Everything is free again.
+    // All space is free again.
     assert_eq!(
         (vol.fs.statfs().bfree, vol.fs.statfs().ffree),
         (free.bfree, free.ffree)
@@ -132,7 +132,7 @@ fn many(mkfs: &Mkfs, mib: u64, count: u32) {
     vol.close();
 }
 
-/// More than a root of 1 KiB indexes by itself (123 leaves): a second level.
+/// More leaves than a root of 1 KiB indexes alone (123): a second level.
 #[test]
 fn an_index_grows_a_level_and_empties() {
     let mut mkfs = small();
@@ -155,7 +155,7 @@ fn hundreds_of_thousands_of_names() {
     many(&mkfs, 256, 300_000);
 }
 
-/// Two levels full: the next name is refused and nothing breaks.
+/// Two full levels: the next name is refused, and nothing breaks.
 #[test]
 fn a_full_index_refuses_with_enospc() {
     let vol = Vol::new(64, &small());
@@ -170,7 +170,7 @@ fn a_full_index_refuses_with_enospc() {
         }
         count += 1;
     };
-    // 123 x 126 leaves of three names at best, and half full at worst.
+    // 123 x 126 leaves with three names each at best, and half full at worst.
     assert_eq!(refused, libc::ENOSPC);
     assert!(count > 10_000, "{count}");
     let attr = vol.attr("file");
@@ -244,7 +244,7 @@ fn link_counts_have_their_limits() {
     let refused = vol.fs.link(&Ctx::ROOT, file, a, b"one more").unwrap_err();
     assert_eq!(refused.errno(), libc::EMLINK);
     assert_eq!(vol.attr("file").nlink, 65_000);
-    // A directory shows one link when it has more than 65000 (`dir_nlink`), and keeps that.
+    // A directory shows one link when it has more than 65000 (`dir_nlink`), and continues to do so.
     let b = vol.mkdir(ROOT_INO, b"b").unwrap();
     for i in 0..65_100 {
         vol.mkdir(b, format!("{i}").as_bytes())

@@ -1,4 +1,4 @@
-//! A device that fails in the middle of operations: each is done, or leaves nothing behind.
+//! Failing devices during operations: each operation is complete, or leaves nothing behind.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use stetfs_block::{BlockDevice, Fault, FaultInjector, Op};
 use stetfs_ext4::{Ctx, Fs, FsOptions, Ino, ROOT_INO, RenameFlags, XattrSet};
 use stetfs_testkit::{Image, Mkfs, wait_until};
 
-use crate::support::{Random, Vol, device, small};
+use crate::names::support::{Random, Vol, device, small};
 
 /// An image with some directories, one of them indexed.
 fn prepared(mkfs: &Mkfs) -> (Image, Vec<Ino>) {
@@ -32,7 +32,7 @@ fn step(vol: &Vol, dirs: &[Ino], random: &mut Random, values: bool) -> Result<()
         4 => vol.rmdir(a, &n),
         5 => {
             let ino = vol.lookup(a, &n)?.ino;
-            // With `ea_inode` most have inodes of their own.
+            // With `ea_inode` most values have inodes of their own.
             let len = random.below(3) * 2 + 1;
             let value = vec![7; if values { 2000 * len } else { 100 * len }];
             let set = vol
@@ -74,7 +74,7 @@ fn failing(mkfs: &Mkfs, values: bool) {
     for seed in 0..40 {
         let copy = image.copy().unwrap();
         let device = Arc::new(FaultInjector::new(device(copy.path())));
-        // A cache too small to keep what the operations need.
+        // The cache is too small to keep what the operations need.
         let options = FsOptions {
             cache_bytes: 64 << 10,
             ..FsOptions::default()
@@ -109,13 +109,12 @@ fn failing(mkfs: &Mkfs, values: bool) {
         let Vol { image, fs } = vol;
         let _ = fs.unmount();
         drop(fs);
-        // Threads that answered the failure may still be about to end.
+        // Threads that reported the failure may not have ended yet.
         wait_until(format_args!("seed {seed}: the device is free"), || {
             Arc::strong_count(&device) == 1
         });
         drop(device);
-        // What stopped half done is not there; what was left over (an orphan) goes at the next
-        // mount.
+        // Half of an operation is not there; an orphan that was left is deleted by the next mount.
         Vol::on(image).close();
     }
     assert!(failures > 50, "{failures} failures");

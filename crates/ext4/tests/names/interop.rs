@@ -1,4 +1,5 @@
-//! Directories made by others, and ours read by others.
+//! Interoperation: directories made by other implementations, and directories of StetFS read by
+//! them.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -6,13 +7,14 @@ use std::process::Command;
 use stetfs_ext4::{ROOT_INO, RenameFlags};
 use stetfs_testkit::{Image, Scratch};
 
-use crate::support::{Vol, kernel, small};
+use crate::names::support::{Vol, kernel, small};
 
 fn name(i: usize) -> String {
     format!("file-{i:05}-{}", "x".repeat(i % 40))
 }
 
-/// Adds, removes and renames in a directory that has `name(0..count)`; answers what is there then.
+/// Adds, removes and renames files in a directory with `name(0..count)`; returns the resulting
+/// names.
 fn change(vol: &Vol, dir: &str, count: usize) -> BTreeSet<String> {
     let ino = vol.ino(dir);
     let mut names: BTreeSet<String> = (0..count).map(name).collect();
@@ -107,7 +109,7 @@ fn directories_of_the_kernel_and_back() {
     let mut names = change(&vol, "dir", 3000);
     let image = vol.close();
     assert_eq!(debugfs_list(&image, "dir"), names);
-    // The kernel goes on in the index that we changed.
+    // The kernel continues in the index that StetFS changed.
     let mount = kernel(&image);
     for i in 0..1500 {
         let (old, new) = (format!("added-{}", 3 * i + 2), format!("kernel-{i}"));
@@ -129,7 +131,7 @@ fn directories_of_the_kernel_and_back() {
     vol.close();
 }
 
-/// `e2fsck -D` packs directories its own way.
+/// `e2fsck -D` packs directories in its own way.
 #[test]
 fn directories_packed_by_e2fsck() {
     let vol = Vol::new(32, &small());

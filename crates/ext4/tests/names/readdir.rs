@@ -6,9 +6,9 @@ use proptest::prelude::*;
 use stetfs_ext4::{Ctx, ROOT_INO};
 use stetfs_testkit::Mkfs;
 
-use crate::support::{Random, Vol, batch, small};
+use crate::names::support::{Random, Vol, batch, small};
 
-/// Entries that are there throughout come exactly once, whatever happens between the calls.
+/// Entries that exist throughout come exactly once, whatever happens between the calls.
 fn stable_through_changes(vol: &Vol, seed: u64, room: usize, before: usize, changes: usize) {
     let mut random = Random::new(seed);
     let dir = vol
@@ -71,7 +71,7 @@ fn stable_through_changes(vol: &Vol, seed: u64, room: usize, before: usize, chan
             name.escape_ascii()
         );
     }
-    // At the end nothing more comes, until something is added behind.
+    // At the end no more entries come, until one is added behind.
     assert!(batch(&vol.fs, &open, i64::MAX as u64, 10).is_empty());
 }
 
@@ -89,7 +89,7 @@ proptest! {
     }
 }
 
-/// The legacy hash has but 31 bits and no second half: names collide.
+/// The legacy hash has only 31 bits and no second half, so names collide.
 #[test]
 fn colliding_hashes_are_told_apart() {
     for hash in ["legacy", "tea", "half_md4"] {
@@ -105,7 +105,7 @@ fn colliding_hashes_are_told_apart() {
         let dir = vol.mkdir(ROOT_INO, b"dir").unwrap();
         let mut names = BTreeSet::new();
         for i in 0..3000u32 {
-            // The legacy hash mixes little in short names of bytes that differ in one place.
+            // The legacy hash mixes short names poorly that differ in one byte.
             let name = vec![
                 b'a' + (i % 19) as u8,
                 b'a' + (i / 19 % 13) as u8,

@@ -1,4 +1,4 @@
-//! An image made by mke2fs, open as a volume.
+//! Test volumes on images, made by mke2fs.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,13 +14,13 @@ pub struct Vol {
     pub fs: Arc<Fs>,
 }
 
-/// 1 KiB blocks: directories split early.
+/// 1 KiB blocks, so that directories split early.
 pub fn small() -> Mkfs {
     Mkfs::blocks(1024).journal_mib(2)
 }
 
-/// The image, locked. A child that another test is just starting may hold on to the lock of a
-/// volume closed before, until it has become the program that it is to be.
+/// The image, locked. A child process that another test just started may still hold the lock of a
+/// volume closed before, until it executes its program.
 pub fn device(path: &Path) -> FileDevice {
     let mut tries = 200;
     loop {
@@ -48,7 +48,7 @@ impl Vol {
         Vol { image, fs }
     }
 
-    /// Unmounts; e2fsck must find nothing.
+    /// Unmounts; asserts that e2fsck finds nothing.
     pub fn close(self) -> Image {
         self.fs.unmount().unwrap();
         drop(self.fs);
@@ -127,7 +127,7 @@ impl Vol {
             .map_err(|e| e.errno())
     }
 
-    /// Commits all, so that what was freed counts as free.
+    /// Commits everything, so that freed space counts as free.
     pub fn sync(&self) {
         let (send, wait) = std::sync::mpsc::channel();
         self.fs
@@ -141,7 +141,7 @@ impl Vol {
             .unwrap()
     }
 
-    /// All entries, `room` at a time: each call goes on from the last entry's cookie.
+    /// All entries, `room` at a time: each call continues from the last entry's cookie.
     pub fn list_by(&self, dir: Ino, room: usize) -> Vec<DirEntry> {
         let open = self.open_dir(dir);
         let mut all = Vec::new();
@@ -154,7 +154,7 @@ impl Vol {
         }
     }
 
-    /// Names and inodes without `.` and `..`; no name may come twice.
+    /// Names and inodes without `.` and `..`; asserts that no name comes twice.
     pub fn names(&self, dir: Ino) -> BTreeMap<Vec<u8>, Ino> {
         let mut names = BTreeMap::new();
         for e in self.list_by(dir, usize::MAX) {
@@ -191,7 +191,7 @@ pub fn kernel(image: &Image) -> KernelMount {
     KernelMount::new(device, "ext4", "acl").unwrap()
 }
 
-/// A generator that needs no crate: xorshift.
+/// A random number generator without dependencies: xorshift.
 pub struct Random(u64);
 
 impl Random {

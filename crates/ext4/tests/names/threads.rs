@@ -1,4 +1,4 @@
-//! Threads that work on names together.
+//! Threads that change names together.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use stetfs_ext4::{Ctx, Ino, ROOT_INO, RenameFlags};
 use stetfs_testkit::Mkfs;
 
-use crate::support::{Random, Vol, small};
+use crate::names::support::{Random, Vol, small};
 
-/// The errors that one's own earlier work explains.
+/// Errors that a thread's own earlier work explains.
 fn own(e: i32) -> bool {
     matches!(
         e,
@@ -16,7 +16,7 @@ fn own(e: i32) -> bool {
     )
 }
 
-/// The errors that somebody else's work explains.
+/// Errors that the work of other threads explains.
 fn expected(e: i32) -> bool {
     own(e) || e == libc::ESTALE
 }
@@ -58,7 +58,7 @@ fn work(vol: &Vol, dirs: &[Ino], seed: u64, done: &AtomicU32, expected: Expected
     }
 }
 
-/// Counts a thread out, also when it panics.
+/// Counts down the threads that still work, also when one panics.
 struct Last<'a>(&'a AtomicU32);
 
 impl Drop for Last<'_> {
@@ -69,7 +69,7 @@ impl Drop for Last<'_> {
 
 fn together(mkfs: &Mkfs, shared: bool) {
     let vol = Arc::new(Vol::new(32, mkfs));
-    // Below one another, so that renames meet ancestors.
+    // Directories below each other, so that renames meet ancestors.
     let mut dirs = vec![ROOT_INO];
     for i in 0..8 {
         let above = dirs[i / 2];
@@ -78,7 +78,7 @@ fn together(mkfs: &Mkfs, shared: bool) {
     let done = AtomicU32::new(0);
     let working = AtomicU32::new(4);
     std::thread::scope(|scope| {
-        // Commits come in between.
+        // Commits happen in between.
         scope.spawn(|| {
             while working.load(Ordering::Relaxed) > 0 {
                 vol.sync();
@@ -116,7 +116,8 @@ fn in_directories_of_their_own() {
     together(&Mkfs::blocks(4096).journal_mib(8), false);
 }
 
-/// Directories are moved below each other from all sides: no loop may come of it, and no deadlock.
+/// Directories are moved below each other by several threads: there must be no loop and no
+/// deadlock.
 #[test]
 fn directories_move_below_each_other() {
     let vol = Vol::new(16, &small());
@@ -157,8 +158,8 @@ fn directories_move_below_each_other() {
     vol.close();
 }
 
-/// Files go while others come, and commits make their numbers free in between: each new file,
-/// whatever number it got, is found with what was written to it.
+/// Files are deleted while others are made, and commits make their numbers free in between. Each
+/// new file, with any number, must have the content that was written to it.
 #[test]
 fn numbers_are_used_again() {
     let vol = Vol::new(32, &small());
@@ -176,7 +177,7 @@ fn numbers_are_used_again() {
                 let dir = vol.mkdir(ROOT_INO, &[b'd', b'0' + t]).unwrap();
                 for i in 0..2000u32 {
                     let ino = vol.file(dir, b"file").unwrap();
-                    // Every second one stays empty: those go in one transaction.
+                    // Every second file stays empty: such files are deleted in one transaction.
                     let content = [t + 1; 700];
                     if i % 2 == 0 {
                         let file = vol.fs.open_inode(&Ctx::ROOT, ino, libc::O_RDWR).unwrap();

@@ -1,11 +1,11 @@
-//! The whole tree against a model: every operation on names, with the errors it must give.
+//! Model test of the whole tree: every operation on names, with the errors that it must give.
 
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use stetfs_ext4::{Attr, Ctx, FileType, Ino, OpenRef, ROOT_INO, RenameFlags};
 
-use crate::support::{Vol, small};
+use crate::names::support::{Vol, small};
 
 type Id = usize;
 
@@ -20,7 +20,7 @@ enum Node {
     },
 }
 
-/// The tree as it has to be.
+/// The expected tree.
 struct Model {
     nodes: Vec<Node>,
     inos: Vec<Ino>,
@@ -64,7 +64,7 @@ impl Model {
         }
     }
 
-    /// Whether `above` is `dir` or above it.
+    /// Whether `above` is `dir` or an ancestor of it.
     fn is_above(&self, above: Id, mut dir: Id) -> bool {
         loop {
             if dir == above {
@@ -77,7 +77,7 @@ impl Model {
         }
     }
 
-    /// Directories that are in the tree.
+    /// Directories in the tree.
     fn dirs(&self) -> Vec<Id> {
         let (mut dirs, mut at) = (vec![0], 0);
         while let Some(dir) = dirs.get(at).copied() {
@@ -189,7 +189,7 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 fn name(n: u8) -> Vec<u8> {
-    // One long name: directories of 1 KiB blocks outgrow their block.
+    // One long name, so that directories of 1 KiB blocks outgrow their block.
     if n == 0 {
         vec![b'l'; 250]
     } else {
@@ -350,7 +350,7 @@ fn a_whiteout_stays_behind() {
         (FileType::CharDevice, 0, 1)
     );
     assert_eq!(vol.ino("d/b"), file);
-    // Over an existing name, in one directory, with the old name's block split on the way.
+    // Over an existing name, in one directory, with a split of the old name's block on the way.
     for i in 0..200 {
         vol.file(dir, format!("name-{i}").as_bytes()).unwrap();
         vol.rename(
@@ -526,7 +526,7 @@ fn immutable_and_append_only_are_kept() {
         libc::EPERM
     );
     flag(dir, 0);
-    // A user's own file: harmless flags yes, these two no.
+    // A user's own file: the user may change harmless flags, but not these two.
     let own = vol
         .fs
         .mknod(&user, dir, b"own", libc::S_IFREG | 0o600, 0, 0)
@@ -543,7 +543,7 @@ fn immutable_and_append_only_are_kept() {
             .errno(),
         libc::EPERM
     );
-    // A directory's flag, and a flag that nobody sets.
+    // A flag for directories, and a flag that no user may set.
     for other in [0x4000_0000, 0x4_0000] {
         let refused = vol.fs.set_flags(&Ctx::ROOT, own, flags | other);
         assert_eq!(refused.unwrap_err().errno(), libc::EOPNOTSUPP);
@@ -557,7 +557,7 @@ fn immutable_and_append_only_are_kept() {
     );
 }
 
-/// On a full volume every operation is done or refused; nothing is half there.
+/// On a full volume every operation is complete or refused; none is half done.
 #[test]
 fn a_full_volume_refuses_whole_operations() {
     let vol = Vol::new(8, &small());
@@ -604,7 +604,8 @@ fn a_full_volume_refuses_whole_operations() {
     vol.close();
 }
 
-/// Names in a directory with `chattr +D` are durable at once, others not before the next commit.
+/// Changes of names in a directory with `chattr +D` are durable at once; others only after the next
+/// commit.
 #[test]
 fn a_synchronous_directory_needs_no_sync() {
     const DIRSYNC: u32 = 0x10000;
@@ -628,7 +629,7 @@ fn a_synchronous_directory_needs_no_sync() {
     )
     .unwrap();
     vol.file(dirs[0], b"late").unwrap();
-    // As a power cut leaves it.
+    // The state after a power cut.
     let cut = Vol::on(vol.image.copy().unwrap());
     let names = |dir| cut.names(dir).into_keys().collect::<Vec<_>>();
     assert_eq!(names(dirs[1]), [b"c".to_vec(), b"renamed".to_vec()]);

@@ -8,7 +8,7 @@ use stetfs_block::{MemDevice, Recorder, Replay};
 use stetfs_ext4::{Ctx, Fs, FsOptions, Ino, ROOT_INO, SetAttr, XattrSet};
 use stetfs_testkit::{Image, Mkfs};
 
-use crate::support::{Random, Vol, kernel};
+use crate::names::support::{Random, Vol, kernel};
 
 type Model = BTreeMap<String, BTreeMap<String, Vec<u8>>>;
 
@@ -40,7 +40,7 @@ fn assert_model(vol: &Vol, model: &Model) {
     }
 }
 
-/// Free blocks and inodes.
+/// The numbers of free blocks and inodes.
 fn free(vol: &Vol) -> (u64, u64) {
     vol.sync();
     let s = vol.fs.statfs();
@@ -114,7 +114,7 @@ fn values_behave_like_a_map_and_leave_nothing_behind() {
     }
 }
 
-/// What the kernel does with the same calls: sizes, errors, `st_blocks`.
+/// The kernel's results of the same calls: sizes, errors, `st_blocks`.
 #[test]
 fn the_limits_are_the_kernels() {
     let calls = |set: &mut dyn FnMut(&str, usize) -> (i32, u64)| {
@@ -171,7 +171,7 @@ fn the_limits_are_the_kernels() {
                 assert!(buf[..n] == value(*len, *len), "{name}");
             }
         }
-        // The kernel takes apart what we built.
+        // The kernel deletes the files that StetFS made.
         std::fs::remove_file(&path).unwrap();
         mount.umount().unwrap();
         image.e2fsck_fn().unwrap();
@@ -193,7 +193,7 @@ fn a_full_volume_refuses_and_stays_right() {
     });
     assert_eq!(refused, Some(libc::ENOSPC));
     assert!(kept.len() > 20, "{}", kept.len());
-    // Replacing needs the space of the new value before the old one's is free.
+    // A replacement needs space for the new value before the old value's space is free.
     assert_eq!(
         set(&vol.fs, kept[0].0, "user.v", &value(60_001, 9)),
         Err(libc::ENOSPC)
@@ -221,7 +221,7 @@ fn a_full_volume_refuses_and_stays_right() {
     vol.close();
 }
 
-/// The access list that programs see, with `n` named users.
+/// The access list as programs see it, with `n` named users.
 fn long_acl(n: u32) -> Vec<u8> {
     let mut out = 2u32.to_le_bytes().to_vec();
     let mut entry = |tag: u16, perm: u16, id: u32| {
@@ -274,7 +274,8 @@ fn save(mem: &MemDevice) -> Image {
     image
 }
 
-/// A value is replaced, removed, and its file deleted; the power fails after any write (value.V1).
+/// A value is replaced and removed, and its file deleted; the power fails after any write
+/// (value.V1).
 #[test]
 fn after_a_crash_there_is_the_old_value_or_the_new() {
     let mut tried = 0;
@@ -318,7 +319,7 @@ fn after_a_crash_there_is_the_old_value_or_the_new() {
             let what = format!("{also}, {position} of {}", log.len());
             let image = save(&crashed);
             if by_kernel {
-                // It finishes what we left, too.
+                // The kernel also finishes what StetFS left.
                 kernel(&image).umount().unwrap();
                 image
                     .e2fsck_fn()
@@ -345,8 +346,8 @@ fn after_a_crash_there_is_the_old_value_or_the_new() {
     assert!(tried > 60, "{tried}");
 }
 
-/// Files whose attribute block the kernel let them share: a block's entries count once, until a
-/// file gets its own.
+/// Files that share an attribute block, as the kernel made it: the entries of the block count once,
+/// until a file gets its own block.
 #[test]
 fn shared_blocks_share_their_references() {
     let vol = Vol::new(16, &mkfs(1024, "").inode_size(128));
@@ -368,7 +369,8 @@ fn shared_blocks_share_their_references() {
     let before = free(&vol);
     let blocks: Vec<u64> = (0..5).map(|i| vol.attr(&format!("f{i}")).blocks).collect();
     assert_eq!(blocks, [blocks[0]; 5]);
-    // One takes its own block, with one value more and one less; one goes; the rest stays.
+    // One file gets its own block, with one value more and one less; one file is deleted; the
+    // others stay unchanged.
     let own = vol.ino("f0");
     vol.fs.removexattr(&Ctx::ROOT, own, b"user.1").unwrap();
     set(&vol.fs, own, "user.new", &value(7000, 7)).unwrap();
@@ -399,7 +401,7 @@ fn shared_blocks_share_their_references() {
     vol.close();
 }
 
-/// The first value inode of a fresh volume.
+/// A volume with a file whose value is the first value inode, after `change`.
 fn damaged(change: impl Fn(&Image, Ino, Ino)) -> Vol {
     let vol = Vol::new(8, &mkfs(1024, ",^metadata_csum"));
     let file = vol.file(ROOT_INO, b"file").unwrap();
@@ -421,7 +423,7 @@ fn damaged_references_are_errors() {
                 .unwrap();
         }
     };
-    // No value, another value, none at all.
+    // Not a value; another value; none at all.
     for change in [
         field("flags", "0x80000"),
         field("atime", "@0x12345678"),
@@ -434,7 +436,7 @@ fn damaged_references_are_errors() {
         let _ = vol.unlink(ROOT_INO, b"file");
         let _ = vol.fs.unmount();
     }
-    // Read, but not to be let go of: the count says that nobody refers to it.
+    // The value can be read but not released: its count says that no entry refers to it.
     let vol = damaged(field("version", "0"));
     let file = vol.ino("file");
     assert!(get(&vol.fs, file, "user.v").is_ok());
@@ -452,7 +454,8 @@ fn damaged_references_are_errors() {
     let _ = vol.fs.unmount();
 }
 
-/// Threads give, take and read values of their own files while others do (value.V2, value.V3).
+/// Threads add, remove and read values of their own files while others do the same (value.V2,
+/// value.V3).
 #[test]
 fn many_threads() {
     let vol = Vol::new(64, &mkfs(1024, ""));

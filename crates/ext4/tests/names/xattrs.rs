@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use stetfs_ext4::{Ctx, Ino, ROOT_INO, XattrSet};
 use stetfs_testkit::Mkfs;
 
-use crate::support::{Vol, kernel, small};
+use crate::names::support::{Vol, kernel, small};
 
 fn set(vol: &Vol, ino: Ino, name: &str, value: &[u8], how: XattrSet) -> Result<(), i32> {
     vol.fs
@@ -75,7 +75,7 @@ proptest! {
         for (ino, model) in files.into_iter().zip(&models) {
             prop_assert_eq!(&all(&vol, ino), model);
         }
-        // Without attributes the block is given back.
+        // Without attributes the block is freed.
         for (ino, model) in files.into_iter().zip(&models) {
             for name in model.keys() {
                 remove(&vol, ino, name).unwrap();
@@ -182,7 +182,7 @@ fn debugfs_reads_what_was_set() {
     for name in ["user.small (12)", "user.large (2000)", "trusted.other (4)"] {
         assert!(list.contains(name), "{list}");
     }
-    // And the other way.
+    // The other direction.
     image
         .debugfs_write("ea_set file user.theirs from-debugfs")
         .unwrap();
@@ -193,8 +193,8 @@ fn debugfs_reads_what_was_set() {
     vol.close();
 }
 
-/// The kernel lets inodes with equal attributes share a block. Changing one must not change the
-/// other.
+/// The kernel lets inodes with equal attributes share a block. A change of one inode must not
+/// change the others.
 #[test]
 fn shared_blocks_are_unshared() {
     let vol = Vol::new(32, &Mkfs::blocks(4096).journal_mib(4));
@@ -239,7 +239,7 @@ fn shared_blocks_are_unshared() {
         assert_eq!(get(&vol, files[0], "user.same").unwrap(), value.as_bytes());
         assert!(list(&vol, files[1]).is_empty());
         assert_eq!(get(&vol, files[3], "user.same").unwrap(), value.as_bytes());
-        // The last one left has the block for itself.
+        // The last inode has the block for itself.
         set(&vol, files[3], "user.last", b"too", XattrSet::Any).unwrap();
         vol = vol.reopen();
     }

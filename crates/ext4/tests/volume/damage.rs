@@ -1,4 +1,5 @@
-//! Damaged and hostile volumes: errors, never panics, endless loops or huge allocations.
+//! Damaged and malicious volumes: they lead to errors, never to panics, endless loops or huge
+//! allocations.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,7 +8,7 @@ use stetfs_block::{BlockDevice, MemDevice};
 use stetfs_ext4::{Ctx, FileType, Fs, FsOptions, Ino, ROOT_INO, SetAttr, XattrSet};
 use stetfs_testkit::{Image, Mkfs};
 
-/// A volume with something of everything, crashed with its journal full and orphans left.
+/// A volume with every kind of file, crashed with a full journal and with orphans.
 fn prepared(mkfs: &Mkfs) -> MemDevice {
     let image = Image::make(8 << 20, mkfs).unwrap();
     let device = Arc::new(MemDevice::load(image.path()).unwrap());
@@ -49,7 +50,7 @@ fn prepared(mkfs: &Mkfs) -> MemDevice {
     crashed
 }
 
-/// Uses whatever can be reached. Errors are fine.
+/// Uses everything that can be reached. Errors are allowed.
 fn use_it(fs: &Arc<Fs>) {
     let mut dirs = vec![ROOT_INO];
     let mut looks = 0;
@@ -111,7 +112,7 @@ fn use_file(fs: &Fs, ino: Ino, i: usize) {
 }
 
 fn mutate(device: &MemDevice, rng: &mut fastrand::Rng) {
-    // Mostly the structures at the front, where they lie close.
+    // Mostly structures at the front, where they are close together.
     let reach = if rng.bool() { 1 << 20 } else { device.size() };
     for _ in 0..1 + rng.u32(..24) {
         let at = rng.u64(..reach);
@@ -134,7 +135,7 @@ fn mutate(device: &MemDevice, rng: &mut fastrand::Rng) {
 
 #[test]
 fn mutated_volumes_give_errors() {
-    // Without checksums the damage gets as far as it can.
+    // Without checksums the damage has the widest effect.
     let shapes = [
         Mkfs::blocks(1024)
             .feature("^metadata_csum,^orphan_file")
@@ -145,7 +146,7 @@ fn mutated_volumes_give_errors() {
         Mkfs::blocks(2048)
             .feature("metadata_csum,orphan_file")
             .journal_mib(2),
-        // Block maps, in the journal's inode too; no journal; small inodes.
+        // Block maps, also in the journal's inode; no journal; small inodes.
         Mkfs::blocks(1024)
             .feature("^metadata_csum,^extents,^64bit")
             .journal_mib(1),
@@ -167,7 +168,7 @@ fn mutated_volumes_give_errors() {
                     read_only,
                     no_recovery: read_only,
                     cache_bytes: 1 << 20,
-                    // A feature may have come with the damage.
+                    // The damage may have added the feature.
                     mmp_second: Duration::from_millis(1),
                     ..FsOptions::default()
                 };

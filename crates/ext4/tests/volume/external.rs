@@ -118,10 +118,10 @@ fn to_the_kernel_and_back_and_through_a_crash() {
         let crashed = (Arc::new(volume.fork()), Arc::new(journal.fork()));
         fs.unmount().unwrap();
         drop(fs);
-        // The log really is on the other device: without it the files are not all there yet.
+        // The log really is on the other device: without it some files are missing.
         let bare = Both::of(&crashed.0, &crashed.1);
         for both in [Both::of(&volume, &journal), bare] {
-            // The kernel recovers what we left.
+            // The kernel recovers the state that StetFS left.
             both.kernel(|dir| {
                 for i in 0..50 {
                     let content = std::fs::read(dir.join(format!("ours{i}"))).unwrap();
@@ -131,7 +131,7 @@ fn to_the_kernel_and_back_and_through_a_crash() {
             });
             both.fsck();
         }
-        // And so do we.
+        // StetFS does, too.
         let fs = open(&crashed.0, &crashed.1);
         assert_eq!(read(&fs, "ours49"), [49; 5000]);
         fs.unmount().unwrap();
@@ -139,8 +139,8 @@ fn to_the_kernel_and_back_and_through_a_crash() {
     }
 }
 
-/// The log's own blocks do not begin where StetFS's format wants them: it must not be written
-/// there.
+/// The blocks of such a log do not begin where StetFS's format requires it: that format must not be
+/// written there.
 #[test]
 fn only_the_kernels_format_goes_on_another_device() {
     let (volume, journal) = Both::make(4096).load();
@@ -173,8 +173,8 @@ fn another_journal_is_refused() {
     assert!(text(None).contains("journal_path"));
     assert!(text(Some(foreign)).contains("another volume"));
     assert!(text(Some(small)).contains("another volume"));
-    assert!(text(Some(volume.clone())).contains("none"));
-    // Cut short.
+    assert!(text(Some(volume.clone())).contains("is not a journal"));
+    // A shorter device.
     let mut half = vec![0; 4 << 20];
     journal.read(0, &mut half).unwrap();
     let short = Arc::new(MemDevice::new(4 << 20));
@@ -183,8 +183,8 @@ fn another_journal_is_refused() {
     assert_eq!(opened.err().unwrap().errno(), libc::EUCLEAN);
 }
 
-/// What is in a journal that several volumes share may be another's: it is left alone, as the
-/// kernel leaves it.
+/// A journal that several volumes share may have content of another volume: it is left alone, as in
+/// the kernel.
 #[test]
 fn a_journal_of_several_volumes_is_refused() {
     let both = Both::make(1024);

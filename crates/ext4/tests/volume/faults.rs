@@ -1,4 +1,4 @@
-//! Devices that fail, and power that goes while a volume is being opened or closed.
+//! Failing devices, and power cuts while a volume is being opened or closed.
 
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -64,7 +64,7 @@ fn a_failing_device_turns_the_volume_read_only() {
     check(&again);
 }
 
-/// A volume that crashed with files unlinked but open.
+/// A volume that crashed with files that were unlinked but open.
 fn crashed(mkfs: &Mkfs) -> (MemDevice, StatFs) {
     let device = Arc::new(fresh(mkfs));
     let fs = Fs::open(device.clone(), FsOptions::default()).unwrap();
@@ -112,7 +112,7 @@ fn power_may_go_at_any_write_of_opening_and_closing() {
                 let _ = fs.unmount();
             }
             let whole = !device.is_off();
-            // What the crash left is opened again, and nothing is lost or leaked.
+            // The volume is opened again after the crash, and nothing is lost or leaked.
             let left = Arc::new(device.inner().fork());
             let fs = Fs::open(left.clone(), FsOptions::default()).unwrap();
             assert_eq!(

@@ -1,5 +1,5 @@
-//! Content in the inode: what the kernel put there is read, written in place, and moved out when it
-//! grows.
+//! Inline data: content that the kernel stored in inodes is read, written in place, and moved out
+//! when it grows.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ fn content(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i * 7 + len) as u8 | 1).collect()
 }
 
-/// Files of many sizes, and small directories, by the kernel.
+/// An image with files of many sizes and small directories, made by the kernel.
 fn image(mkfs: &Mkfs) -> Image {
     let image = Image::make(32 << 20, mkfs).unwrap();
     let mount = kernel(&image);
@@ -83,7 +83,8 @@ impl Vol {
         self.fs.get_flags(self.ino(path)).unwrap() & INLINE != 0
     }
 
-    /// As after a crash right now, all that was synced there; and unmounted. Both clean.
+    /// The volume after a crash now, with everything synced, and the volume unmounted. Both are
+    /// clean.
     fn both(self) -> [Image; 2] {
         let (tx, rx) = std::sync::mpsc::channel();
         self.fs.sync_all(Box::new(move |r| tx.send(r).unwrap()));
@@ -142,7 +143,7 @@ fn files_are_written_in_place_and_moved_out() {
             content[at..at + n].copy_from_slice(data);
             assert_eq!(&vol.read(name), content, "{name}");
         };
-        // In place: inside, up to the end, a gap, and in the attribute.
+        // In place: inside, up to the end, behind a gap, and in the attribute.
         put(&mut expected, "f20", 5, b"inside");
         put(&mut expected, "f20", 40, b"behind a gap");
         put(&mut expected, "f40", 40, b"appended");
@@ -150,7 +151,8 @@ fn files_are_written_in_place_and_moved_out() {
         for name in ["f20", "f40", "f100"] {
             assert!(vol.is_inline(name), "{name}");
         }
-        // Out: longer, far away, truncated, punched, with a large attribute beside it.
+        // Moved out: longer, far away, truncated, punched, with a large attribute in the same
+        // inode.
         put(&mut expected, "f60", 50, &[3; 5000]);
         put(&mut expected, "f80", 20_000, b"far");
         for (name, size) in [("f20", 7u64), ("f40", 3000)] {
@@ -202,7 +204,7 @@ fn directories_are_read_and_moved_out() {
         }
         let e = vol.fs.rmdir(&Ctx::ROOT, ROOT_INO, b"a").unwrap_err();
         assert_eq!(e.errno(), libc::ENOTEMPTY);
-        // A directory in its inode goes to another parent, and stays in it.
+        // An inline directory is moved to another parent, and stays inline.
         let (a, b) = (vol.ino("a"), vol.ino("b"));
         vol.fs
             .rename(&Ctx::ROOT, a, b"sub", b, b"moved", RenameFlags::default())
@@ -216,7 +218,7 @@ fn directories_are_read_and_moved_out() {
                 .mknod(&Ctx::ROOT, a, name.as_bytes(), libc::S_IFREG | 0o600, 0, 0);
             vol.fs.forget(made.unwrap().ino, 1);
         }
-        // An empty one can go as it is.
+        // An empty inline directory can be removed.
         vol.fs.rmdir(&Ctx::ROOT, b, b"sub").unwrap();
         let names = |dir: &std::path::Path| -> std::collections::BTreeSet<String> {
             let all = std::fs::read_dir(dir).unwrap();
@@ -277,7 +279,7 @@ fn damage_is_told() {
         corrupt(listed);
         corrupt(fs.unlink(&Ctx::ROOT, dir, b"two"));
     }
-    // Every byte of the inode of a directory turned over: an answer or an error.
+    // Every byte of a directory's inode is inverted: the result is an answer or an error.
     let device = MemDevice::load(image.path()).unwrap();
     let at = image.debugfs("imap a").unwrap();
     let number = |after: &str| -> u64 {

@@ -27,7 +27,7 @@ fn open(device: &Arc<MemDevice>) -> Result<Arc<Fs>, FsError> {
     Fs::open(device.clone(), opts)
 }
 
-/// Offset of the block, and how it is protected.
+/// Offset of the block, and its checksum mode.
 fn place(device: &MemDevice) -> (u64, ChecksumMode) {
     let mut head = vec![0; 1024];
     device.read(1024, &mut head).unwrap();
@@ -66,7 +66,7 @@ fn the_block_is_the_same_when_an_image_is_made_again() {
         let mkfs = volume(features);
         let made = |time: u64| {
             let device = Arc::new(mkfs.fork());
-            // As mke2fs leaves it, which takes the time from the clock.
+            // The state that mke2fs leaves, which contains the time of the clock.
             let ((at, mode), mut mmp) = (place(&device), block(&device));
             mmp.time.set(time);
             device.write(at, mmp.made_plain(&mode)).unwrap();

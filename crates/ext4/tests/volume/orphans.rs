@@ -1,4 +1,4 @@
-//! Unlinked and truncated files over a crash, ours and the kernel's.
+//! Unlinked and truncated files over a crash, from StetFS and from the kernel.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -12,7 +12,7 @@ use stetfs_testkit::loopdev::{LoopDev, LoopOptions};
 use stetfs_testkit::sys::Shutdown;
 use stetfs_testkit::{Image, KernelMount, Mkfs};
 
-/// Orphans in the file, on the list, and in small blocks.
+/// Orphans in the file, on the list, and with small blocks.
 fn kinds() -> [Mkfs; 3] {
     [
         Mkfs::blocks(4096).feature("orphan_file"),
@@ -66,7 +66,7 @@ fn the_kernels_orphans_are_deleted() {
         let path = |i: u32| mount.path().join(format!("file{i}"));
         for i in 0..20 {
             let file = File::create(path(i)).unwrap();
-            // Every other block, so that the trees of some are deep.
+            // Every other block, so that some trees are deep.
             for k in 0..(if i % 5 == 0 { 900 } else { 3 }) {
                 file.write_all_at(&[7; 512], k * 8192).unwrap();
             }
@@ -97,7 +97,7 @@ fn the_kernels_orphans_are_deleted() {
     }
 }
 
-/// Makes open files without names, and a large one that is being cut when the crash comes.
+/// Makes open files without names, and a large file that is being truncated at the crash.
 fn leave_orphans(fs: &Arc<Fs>) -> Vec<OpenRef> {
     let mut open = Vec::new();
     for i in 0..20u64 {
@@ -163,7 +163,7 @@ fn entries(dir: &Path) -> Vec<String> {
     names.collect()
 }
 
-/// A truncation that takes many transactions, cut off at every moment the device shows.
+/// A truncation of many transactions, with the power cut at every moment that the device shows.
 #[test]
 fn a_truncation_is_finished_after_a_crash() {
     let image = Image::make(48 << 20, &Mkfs::blocks(1024).journal_mib(1)).unwrap();

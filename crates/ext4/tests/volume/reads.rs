@@ -1,5 +1,5 @@
-//! Each read that an operation takes fails once, with nothing in memory: the operation is done, or
-//! leaves nothing behind.
+//! Failing reads: each read of an operation fails once, with an empty cache. The operation is
+//! complete, or leaves nothing behind.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use stetfs_journal::Canary;
 use stetfs_testkit::image::e2fsck_said;
 use stetfs_testkit::{Image, Mkfs};
 
-/// What is there: a directory with an index, files, links.
+/// The files to work on: a directory with an index, files, links.
 struct Tree {
     dir: Ino,
     other: Ino,
@@ -166,7 +166,7 @@ const DEEDS: &[(&str, Deed)] = &[
     }),
 ];
 
-/// The operation with its read number `n` failing: whether it took so many.
+/// Runs the operation with its read number `n` failing. Returns whether it made so many reads.
 fn try_one(
     base: &MemDevice,
     tree: &Tree,
@@ -191,14 +191,14 @@ fn try_one(
     if let Err(e) = &done
         && e.errno() != libc::EOPNOTSUPP
     {
-        // Of what failed half done the journal is stopped.
+        // If an operation fails half done, the journal stops.
         let is_told = [libc::EIO, libc::EROFS].contains(&e.errno());
         assert!(is_hit && is_told, "{what}: {e}");
     }
     let _ = fs.unmount();
     drop(fs);
-    // An orphan goes at the next mount, or is e2fsck's where the failure was noted as an error of
-    // the volume, as with the kernel.
+    // The next mount deletes an orphan, or leaves it to e2fsck if the failure was noted as an error
+    // of the volume, as the kernel does.
     let left = Arc::new(device.inner().fork());
     let fs = Fs::open(left.clone(), FsOptions::default()).unwrap_or_else(|e| panic!("{what}: {e}"));
     let orphans = fs.orphans_finished().left;
@@ -263,7 +263,7 @@ fn nor_with_a_file_of_orphans() {
     each_read_fails(&Mkfs::blocks(1024).feature("orphan_file").journal_mib(1));
 }
 
-/// The same with a fault that the mending is for.
+/// The same with the fault that space.S5 prevents.
 #[test]
 #[should_panic(expected = "inode bitmap")]
 fn a_descriptor_that_is_read_late_is_seen() {

@@ -1,4 +1,4 @@
-//! Volumes of which only a part can be read, or nothing written.
+//! Volumes that can be read only in part, or not be written.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ fn open(image: &Image, read_only: bool) -> Result<Arc<Fs>, FsError> {
     Fs::open(Arc::new(MemDevice::load(image.path()).unwrap()), opts)
 }
 
-/// A volume with a directory of `count` files, and one flag (`i_flags`) added to it.
+/// A volume with a directory of `count` files, and one flag (`i_flags`) added to the directory.
 fn with_directory(mkfs: &Mkfs, count: usize, flag: u32) -> Image {
     let scratch = stetfs_testkit::Scratch::new("sealed").unwrap();
     let source = scratch.path().join("source");
@@ -28,7 +28,8 @@ fn with_directory(mkfs: &Mkfs, count: usize, flag: u32) -> Image {
         .extend(["-d".into(), source.to_str().unwrap().into()]);
     let image = Image::make(32 << 20, &mkfs).unwrap();
     let device = Arc::new(MemDevice::load(image.path()).unwrap());
-    // An index is made when StetFS adds to it; the feature that seals the volume comes after.
+    // StetFS makes an index when it adds files; the feature that makes the volume read-only comes
+    // later.
     let fs = Fs::open(device.clone(), FsOptions::default()).unwrap();
     let dir = fs.lookup(ROOT_INO, b"dir").unwrap().ino;
     for i in count..2 * count {
@@ -130,7 +131,7 @@ fn encrypted_content_needs_a_key() {
         fs.readlink(number("link")).unwrap_err().errno(),
         libc::ENOKEY
     );
-    // The others are there.
+    // The other files can be opened.
     assert!(
         fs.open_inode(&Ctx::ROOT, number("File-2"), libc::O_RDONLY)
             .is_ok()

@@ -1,4 +1,4 @@
-//! Large and nearly full volumes: what it costs must not grow with them.
+//! Large and nearly full volumes: the cost of operations must not grow with them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -52,7 +52,8 @@ fn a_terabyte_opens_fast_and_works() {
 #[test]
 fn a_nearly_full_volume_is_not_slow() {
     let (device, fs) = volume(512 << 20, &Mkfs::blocks(1024).journal_mib(8));
-    // Two files grow side by side by one block each; then one goes: every other block is free.
+    // Two files grow side by side by one block each; then one is deleted, so every other block is
+    // free.
     let files: Vec<_> = ["a", "b"]
         .iter()
         .map(|name| {

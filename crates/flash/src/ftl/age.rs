@@ -1,25 +1,25 @@
-//! A device that has been used before it is measured.
+//! Ageing: use of a device before it is measured.
 
 use super::{Ftl, FtlError, Sink};
 
-/// What was written to a device before. The requests are the same for the same seed.
+/// The former use of a device. The same seed gives the same requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ageing {
-    /// Part of the capacity that is written in sequence first, 0 to 1.
+    /// Part of the capacity that is first written in sequence, 0 to 1.
     pub fill: f64,
-    /// Then as many pages as this part of the capacity, in runs and single pages at random places.
+    /// Pages that are then written in runs and singly at random places, as a part of the capacity.
     pub mixed: f64,
-    /// Of these, the part that is written in runs, 0 to 1.
+    /// Part of these pages that is written in runs, 0 to 1.
     pub sequential: f64,
     /// Pages of a run.
     pub run: u64,
-    /// What chooses the places.
+    /// Seed of the random places.
     pub seed: u64,
 }
 
 impl Ageing {
-    /// As much as the device holds, half of it in runs of 4 MiB and half in single pages: the
-    /// paper's (2.4.5).
+    /// Writes of as many pages as the device holds, half of them in runs of 4 MiB and half single,
+    /// as in the paper (2.4.5).
     pub const MIXED: Ageing = Ageing {
         fill: 0.0,
         mixed: 1.0,
@@ -28,16 +28,17 @@ impl Ageing {
         seed: 1,
     };
 
-    /// Every page written once in sequence, then the same: a full device that has seen use.
+    /// Every page written once in sequence, and then the writes of [`Ageing::MIXED`]: a full, used
+    /// device.
     pub const FULL: Ageing = Ageing {
         fill: 1.0,
         ..Ageing::MIXED
     };
 
-    /// Writes all that.
+    /// Writes all pages of this ageing.
     ///
     /// # Errors
-    /// The layer's; none if it takes every page that it says it has.
+    /// The layer's; none if the layer takes every page of its capacity.
     pub fn run(&self, ftl: &mut dyn Ftl, ops: &mut dyn Sink) -> Result<(), FtlError> {
         let capacity = ftl.capacity();
         let part = |part: f64| (capacity as f64 * part) as u64;
@@ -48,7 +49,7 @@ impl Ageing {
         let (mut left, mut in_runs) = (part(self.mixed), 0);
         let mut done = 0;
         while left > 0 {
-            // Whichever is behind its share.
+            // The kind that is behind its share comes next.
             let sequential = (in_runs as f64) < self.sequential * (done + 1) as f64;
             let pages = if sequential { run.min(left) } else { 1 };
             let place = random.u64(..=capacity - pages);

@@ -1,13 +1,13 @@
-//! Looks at a layer's tables after its steps, in debug builds.
+//! Consistency checks of a layer's tables after its steps, in debug builds.
 
 use super::Ftl;
 
-/// A layer is looked at as a whole when it has done as many pages as this part of its own: the
-/// looks cost no more than so many times the steps themselves. A small device is looked at after
-/// each.
+/// A layer is checked after it has done as many page steps as this fraction of its pages. So the
+/// checks take only a constant factor more time than the steps. A small device is checked after
+/// each step.
 const PART: u64 = 256;
 
-/// Steps since the last look.
+/// Page steps since the last check.
 #[derive(Clone, Default)]
 pub(super) struct Checks {
     pages: u64,
@@ -15,15 +15,15 @@ pub(super) struct Checks {
 
 /// A layer that counts its steps.
 pub(super) trait Checked: Ftl {
-    /// The count; nothing while its tables need not agree with the flash.
+    /// The count; `None` while the tables need not agree with the flash.
     fn checks(&mut self) -> Option<&mut Checks>;
 }
 
 impl Checks {
-    /// After a step of so many pages.
+    /// Counts a step of this many pages, and checks the tables if it is time.
     ///
     /// # Panics
-    /// Something is wrong with the tables.
+    /// The tables are inconsistent.
     pub(super) fn after(layer: &mut impl Checked, pages: u64) {
         if !cfg!(debug_assertions) {
             return;

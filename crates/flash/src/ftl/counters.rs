@@ -1,17 +1,28 @@
-//! What a translation layer has done.
+//! Counters of a translation layer's work, and of wear.
 
-/// Merges of a layer with log blocks.
+/// Counts of the merges of a layer with log blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Merges {
-    /// A block put together anew from wherever its pages were.
+    /// Full merges: a block was assembled from pages at other places.
     pub full: u64,
-    /// A log block that was completed and took the data block's place.
+    /// Partial merges: a log block was completed and took the place of the data block.
     pub partial: u64,
-    /// A log block that took its place as it was.
+    /// Switch merges: a log block took the place of the data block as it was.
     pub switch: u64,
 }
 
-/// Totals since the device was made; [`Counters::since`] gives those of a part.
+impl Merges {
+    /// Counts the merge of a log block that has the first `used` pages of a logical block in place,
+    /// and gets the others of `lpns`.
+    pub(super) fn completed(&mut self, used: u32, lpns: &std::ops::Range<u32>) {
+        match used as usize >= lpns.len() {
+            true => self.switch += 1,
+            false => self.partial += 1,
+        }
+    }
+}
+
+/// Totals since the device was made; [`Counters::since`] gives those of an interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Counters {
     /// Pages that the host read, mapped or not.
@@ -24,24 +35,24 @@ pub struct Counters {
     pub host_shares: u64,
     /// Flushes.
     pub flushes: u64,
-    /// Pages programmed: the host's, those moved, and the mapping's own.
+    /// Pages programmed: for the host, moved, and for the mapping.
     pub programs: u64,
-    /// Of these: moved by garbage collection or merges.
+    /// Pages among these that garbage collection or merges moved.
     pub moved: u64,
-    /// Of these: pages of the mapping's own.
+    /// Pages among these that hold the mapping.
     pub map_programs: u64,
-    /// Blocks erased, without the mapping's own.
+    /// Blocks erased, without those of the mapping.
     pub erases: u64,
-    /// Blocks of the mapping's own erased.
+    /// Blocks of the mapping erased.
     pub map_erases: u64,
-    /// Runs of garbage collection: victims taken.
+    /// Victims of garbage collection.
     pub collections: u64,
-    /// Merges, where the layer has log blocks.
+    /// Merges, if the layer has log blocks.
     pub merges: Merges,
 }
 
 impl Counters {
-    /// Pages programmed for each that the host wrote (write amplification); 1 where it wrote none.
+    /// Write amplification: pages programmed per page that the host wrote; 1 if it wrote none.
     pub fn waf(&self) -> f64 {
         match self.host_writes {
             0 => 1.0,
@@ -54,7 +65,7 @@ impl Counters {
         self.programs.saturating_sub(self.host_writes)
     }
 
-    /// What came after `earlier`.
+    /// The counts after `earlier`.
     pub fn since(&self, earlier: &Counters) -> Counters {
         Counters {
             host_reads: self.host_reads - earlier.host_reads,
@@ -77,48 +88,48 @@ impl Counters {
     }
 }
 
-/// What an erase block is used for.
+/// The role of an erase block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Erased, and waiting.
+    /// Erased and unused.
     Free,
-    /// Holds data at any place (page-level), or at its own (block-level).
+    /// Holds data: any pages (page-level mapping), or those of one logical block.
     Data,
-    /// Is being written to.
+    /// Being filled.
     Open,
-    /// Log block for writes in sequence.
+    /// Log block for sequential writes.
     Sequential,
-    /// Log block for all others.
+    /// Log block for other writes: of all logical blocks (FAST), or of one (BAST).
     Log,
 }
 
-/// An erase block as it is now.
+/// The present state of an erase block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct BlockView {
-    /// What it is used for.
+    /// Its role.
     pub role: Role,
-    /// Pages with the current content of some logical page.
+    /// Pages that hold the current content of a logical page.
     pub live: u32,
     /// Pages programmed since it was erased.
     pub used: u32,
-    /// How often it was erased.
+    /// Number of erasures.
     pub erases: u32,
 }
 
-/// How often the blocks were erased.
+/// Erasures per block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Wear {
-    /// The block erased least.
+    /// Erasures of the least worn block.
     pub least: u32,
-    /// On average.
+    /// Average number of erasures.
     pub mean: f64,
-    /// The block erased most: the one that ends the device's life.
+    /// Erasures of the most worn block, which ends the device's life.
     pub most: u32,
 }
 
 impl Wear {
-    /// Of these blocks.
+    /// The wear of these blocks.
     pub fn of(blocks: &[BlockView]) -> Wear {
         let erases = || blocks.iter().map(|b| b.erases);
         Wear {

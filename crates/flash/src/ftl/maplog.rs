@@ -1,11 +1,12 @@
-//! What of the mapping does not stand beside the pages themselves: trims and shares, and parts of
-//! the table that replace them.
+//! The log of the mapping: changes that are not noted beside the pages themselves (trims and
+//! shares), and parts of the table that replace older changes.
 //!
-//! 1. A page of the log is programmed as a whole or not: its changes are atomic.
-//! 2. Trims wait in memory for a flush. They are logged before any block is erased: what they
-//!    unmapped may be the newest of its logical page, and without it an older one would come back.
-//! 3. When the log is full the parts of the table that its changes touch are programmed, and the
-//!    log begins anew. A part stands for everything before its stamp.
+//! 1. A page of the log is programmed whole or not at all, so its changes are atomic.
+//! 2. Trims wait in memory for a flush. They are logged before any block is erased: a trimmed page
+//!    may be the newest copy of its logical page, and without the trim an older copy would come
+//!    back.
+//! 3. When the log is full, the parts of the table that its changes touch are programmed, and the
+//!    log starts anew. A part replaces everything before its stamp.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,27 +14,27 @@ use super::nand::{NONE, Nand};
 use super::tables::{TABLE_ENTRIES, Tables};
 use super::{PAGE, Sink};
 
-/// Changes that a page of the log has room for: 8 bytes each, beside 32 of its own.
+/// Most changes in a page of the log: 8 bytes each, after 32 bytes of its own.
 pub(super) const CHANGES: usize = (PAGE as usize - 32) / 8;
 
-/// Pages of the log.
+/// Number of pages of the log.
 const LOG_PAGES: usize = 256;
 
 /// A change of the map.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Change {
-    /// These logical pages are mapped no longer.
+    /// Logical pages are unmapped.
     Trim {
         /// The first.
         lpn: u32,
-        /// How many.
+        /// Their number.
         pages: u32,
     },
     /// A logical page is mapped to a page that was programmed for another.
     Share {
-        /// Which.
+        /// The logical page.
         lpn: u32,
-        /// To where.
+        /// The physical page.
         page: u32,
     },
 }
@@ -49,20 +50,20 @@ struct Record {
 #[derive(Clone)]
 struct Part {
     stamp: u64,
-    /// Of [`TABLE_ENTRIES`] logical pages, less at the end.
+    /// The map of [`TABLE_ENTRIES`] logical pages; the last part may have fewer.
     map: Vec<u32>,
 }
 
 #[derive(Clone, Default)]
 pub(super) struct MapLog {
-    /// On the flash.
+    /// Pages of the log, on the flash.
     records: Vec<Record>,
-    /// On the flash, by number.
+    /// Parts of the table by number, on the flash.
     parts: BTreeMap<u32, Part>,
-    /// In memory: what was trimmed since the last record. Pages that are mapped again are no
-    /// longer meant.
+    /// Trims since the last record, in memory. Pages that have been mapped again since are not
+    /// meant.
     trims: Vec<(u32, u32)>,
-    /// In memory: parts that the records touch.
+    /// Parts of the table that the records touch, in memory.
     touched: BTreeSet<u32>,
 }
 
@@ -75,14 +76,14 @@ impl MapLog {
         }
     }
 
-    /// Logs what was trimmed, if it is as much as a page takes.
+    /// Logs the trims if they fill a page.
     pub(super) fn flush_if_long(&mut self, nand: &mut Nand, tables: &Tables, ops: &mut dyn Sink) {
         if self.trims.len() >= CHANGES {
             self.flush(nand, tables, ops);
         }
     }
 
-    /// Logs what was trimmed (2).
+    /// Logs the trims (2).
     pub(super) fn flush(&mut self, nand: &mut Nand, tables: &Tables, ops: &mut dyn Sink) {
         if self.trims.is_empty() {
             return;
@@ -106,8 +107,7 @@ impl MapLog {
         }
     }
 
-    /// Logs changes that one page has room for: all or none of them stand (1). `tables` is the map
-    /// before them.
+    /// Logs changes that fit in one page; they are atomic (1). `tables` is the map before them.
     pub(super) fn append(
         &mut self,
         changes: &[Change],
@@ -135,13 +135,13 @@ impl MapLog {
         }
     }
 
-    /// Programs the parts of the table that the records touch, and begins the log anew (3).
+    /// Programs the parts of the table that the records touch, and starts the log anew (3).
     fn fold(&mut self, nand: &mut Nand, tables: &Tables, ops: &mut dyn Sink) {
         for part in std::mem::take(&mut self.touched) {
             let first = part * TABLE_ENTRIES;
             let end = (first + TABLE_ENTRIES).min(nand.geometry.logical_pages);
             let Some(stamp) = nand.program_map(ops) else {
-                // Without power the records stand.
+                // Without power the old records stay valid.
                 return;
             };
             let map = tables.map(first..end).to_vec();
@@ -150,7 +150,7 @@ impl MapLog {
         self.records.clear();
     }
 
-    /// Forgets what is not on the flash.
+    /// Drops everything that is not on the flash.
     pub(super) fn restart(&mut self) {
         self.trims.clear();
         self.touched.clear();
@@ -167,8 +167,8 @@ impl MapLog {
         }
     }
 
-    /// The map as the flash says it: the parts of the table, and over them pages and records in the
-    /// order of their stamps.
+    /// The map by the flash: the parts of the table, then pages and records in the order of their
+    /// stamps.
     pub(super) fn map(&self, nand: &Nand) -> Vec<u32> {
         let mut map = Rebuilt::new(self, nand);
         let mut records = self.records.iter().peekable();
@@ -188,15 +188,15 @@ impl MapLog {
     }
 }
 
-/// A map that is made anew.
+/// A map that is being rebuilt.
 struct Rebuilt {
     map: Vec<u32>,
-    /// By part of the table: what stands for everything before.
+    /// For each part of the table the stamp up to which it replaces everything.
     stamps: Vec<u64>,
 }
 
 impl Rebuilt {
-    /// As the parts say.
+    /// The map by the parts of the table.
     fn new(log: &MapLog, nand: &Nand) -> Rebuilt {
         let pages = nand.geometry.logical_pages;
         let mut map = vec![NONE; pages as usize];
@@ -205,8 +205,8 @@ impl Rebuilt {
             stamps[*number as usize] = part.stamp;
             let first = (number * TABLE_ENTRIES) as usize;
             for (entry, page) in map[first..].iter_mut().zip(&part.map) {
-                // A page that was erased since is not what was meant; what was is elsewhere, with a
-                // later stamp.
+                // A page that was erased since does not have the content any more; that is
+                // elsewhere, with a later stamp.
                 let meant =
                     *page != NONE && !nand.is_erased(*page) && nand.stamp(*page) < part.stamp;
                 *entry = if meant { *page } else { NONE };

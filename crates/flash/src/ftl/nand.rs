@@ -1,37 +1,39 @@
-//! The flash itself: what stands when the power goes.
+//! The flash itself: the state that survives a power cut.
 
 use std::collections::HashMap;
 
 use super::{Counters, Geometry, PhysOp, Sink};
 
-/// No page, or no block.
+/// The number for "no page" or "no block".
 pub(super) const NONE: u32 = u32::MAX;
 
-/// Pages that are programmed once after each erasure of their block. Beside its content each keeps
-/// the logical pages that it was programmed for, and a stamp that tells what came later.
+/// Pages that are programmed once after each erasure of their block. Beside its content each has
+/// spare bytes with its logical pages and a stamp, which gives the order of programs.
 #[derive(Clone)]
 pub(super) struct Nand {
     pub(super) geometry: Geometry,
-    /// By page: the first logical page; [`NONE`]: erased.
+    /// The first logical page of each page; [`NONE`]: erased.
     lpns: Vec<u32>,
-    /// By page: the others, where there are.
+    /// The further logical pages of a page, if it has some.
     more: HashMap<u32, Vec<u32>>,
     stamps: Vec<u64>,
-    /// By block: what its first page was programmed with.
+    /// The tag of each block, from its first programmed page.
     tags: Vec<u32>,
-    /// By block: programmed pages.
+    /// Number of programmed pages of each block.
     used: Vec<u32>,
-    /// By block: erasures.
+    /// Number of erasures of each block.
     erases: Vec<u32>,
-    /// The last stamp given.
+    /// The last stamp that was given.
     stamp: u64,
-    /// Steps until the power goes; `None`: it stays.
+    /// Steps until the power is cut; `None`: no cut.
     left: Option<u64>,
+    /// The same from the next time on that the power is turned on.
+    next_left: Option<u64>,
     pub(super) counters: Counters,
 }
 
 impl Nand {
-    /// All erased, for the first time.
+    /// New flash, all erased.
     pub(super) fn new(geometry: Geometry) -> Nand {
         let (pages, blocks) = (geometry.pages() as usize, geometry.blocks as usize);
         Nand {
@@ -44,11 +46,12 @@ impl Nand {
             erases: vec![0; blocks],
             stamp: 0,
             left: None,
+            next_left: None,
             counters: Counters::default(),
         }
     }
 
-    /// Whether there is power for another step, which is taken.
+    /// Takes a step, if there is power for it.
     fn step(&mut self) -> bool {
         match &mut self.left {
             None => true,
@@ -60,19 +63,22 @@ impl Nand {
         }
     }
 
-    /// The power goes after so many steps.
+    /// Cuts the power after `steps` steps; without power, after as many once it is on again.
     pub(super) fn cut_after(&mut self, steps: u64) {
-        self.left = Some(steps);
+        match self.has_power() {
+            true => self.left = Some(steps),
+            false => self.next_left = Some(steps),
+        }
     }
 
-    /// Whether it is still there.
+    /// Whether there is power.
     pub(super) fn has_power(&self) -> bool {
         self.left != Some(0)
     }
 
-    /// It comes back.
+    /// Turns the power on.
     pub(super) fn power_on(&mut self) {
-        self.left = None;
+        self.left = self.next_left.take();
     }
 
     fn put(&mut self, page: u32, lpns: &[u32], tag: u32) {
@@ -92,7 +98,7 @@ impl Nand {
         self.counters.programs += 1;
     }
 
-    /// Programs an erased page with what the host wrote to `lpn`.
+    /// Programs an erased page with the host's write to `lpn`.
     pub(super) fn program(&mut self, page: u32, lpn: u32, tag: u32, ops: &mut dyn Sink) {
         if self.step() {
             self.put(page, &[lpn], tag);
@@ -129,8 +135,8 @@ impl Nand {
         ops.op(PhysOp::Erase { block });
     }
 
-    /// Programs a page of the mapping's own; gives its stamp, or nothing without power. These pages
-    /// are in blocks of their own, used in turn.
+    /// Programs a page of the mapping. Gives its stamp, or `None` without power. These pages are in
+    /// blocks of their own, used in turn.
     pub(super) fn program_map(&mut self, ops: &mut dyn Sink) -> Option<u64> {
         if !self.step() {
             return None;
@@ -155,19 +161,19 @@ impl Nand {
         self.lpns[page as usize] == NONE
     }
 
-    /// The logical pages that a page was programmed for; none if it is erased.
+    /// The logical pages of a page; none if it is erased.
     pub(super) fn lpns(&self, page: u32) -> impl Iterator<Item = u32> + '_ {
         let first = Some(self.lpns[page as usize]).filter(|lpn| *lpn != NONE);
         let more = self.more.get(&page).filter(|_| first.is_some());
         first.into_iter().chain(more.into_iter().flatten().copied())
     }
 
-    /// When it was.
+    /// The stamp of a page.
     pub(super) fn stamp(&self, page: u32) -> u64 {
         self.stamps[page as usize]
     }
 
-    /// The programmed pages in the order in which they were.
+    /// The programmed pages in the order of their stamps.
     pub(super) fn in_order(&self) -> Vec<u32> {
         let all = 0..self.geometry.pages();
         let mut pages: Vec<u32> = all.filter(|p| !self.is_erased(*p)).collect();
@@ -175,17 +181,17 @@ impl Nand {
         pages
     }
 
-    /// What the pages of a block were programmed with.
+    /// The tag of a block's pages.
     pub(super) fn tag(&self, block: u32) -> u32 {
         self.tags[block as usize]
     }
 
-    /// Programmed pages of a block.
+    /// Number of programmed pages of a block.
     pub(super) fn used(&self, block: u32) -> u32 {
         self.used[block as usize]
     }
 
-    /// How often a block was erased.
+    /// Number of erasures of a block.
     pub(super) fn erases(&self, block: u32) -> u32 {
         self.erases[block as usize]
     }

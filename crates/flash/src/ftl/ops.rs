@@ -1,41 +1,41 @@
-//! What a translation layer does to the flash.
+//! The steps of a translation layer on the flash.
 
 /// One step on the flash. Physical pages and erase blocks are numbered from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PhysOp {
     /// A page is read for the host.
     Read {
-        /// Which.
+        /// The page.
         page: u32,
     },
-    /// A page gets what the host wrote to a logical one.
+    /// A page is programmed with the host's write to a logical page.
     Program {
-        /// Which.
+        /// The physical page.
         page: u32,
         /// The logical page.
         lpn: u32,
     },
     /// A page is moved: read, and programmed elsewhere.
     Copy {
-        /// From where.
+        /// The source.
         from: u32,
-        /// To where.
+        /// The destination.
         to: u32,
     },
     /// A block is erased.
     Erase {
-        /// Which.
+        /// The block.
         block: u32,
     },
-    /// A page of the mapping's own is programmed: trims, shares, or a part of the table.
+    /// A page of the mapping is programmed: trims, shares, or a part of the table.
     ProgramMap,
-    /// A block of the mapping's own is erased.
+    /// A block of the mapping is erased.
     EraseMap,
 }
 
-/// Takes what a layer does, step by step in order: for timing, or to move content along.
+/// A consumer of a layer's steps, in order: it times them, or moves content by them.
 ///
-/// `()` takes no notice, a `Vec` keeps the steps.
+/// `()` ignores the steps, a `Vec` keeps them.
 pub trait Sink {
     /// The next step.
     fn op(&mut self, op: PhysOp);
@@ -51,7 +51,7 @@ impl Sink for Vec<PhysOp> {
     }
 }
 
-/// Steps by kind: enough to tell what they take.
+/// Numbers of steps by kind, from which their time is computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Tally {
     /// Pages read for the host.
@@ -62,9 +62,9 @@ pub struct Tally {
     pub copies: u64,
     /// Blocks erased.
     pub erases: u64,
-    /// Pages of the mapping's own programmed.
+    /// Pages of the mapping programmed.
     pub map_programs: u64,
-    /// Blocks of the mapping's own erased.
+    /// Blocks of the mapping erased.
     pub map_erases: u64,
 }
 

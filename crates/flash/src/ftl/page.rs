@@ -1,4 +1,4 @@
-//! Page-level mapping: any logical page at any place, greedy garbage collection.
+//! Page-level mapping: any logical page at any place, with greedy garbage collection.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -10,17 +10,17 @@ use super::tables::Tables;
 use super::victims::Victims;
 use super::{BlockView, Counters, Ftl, FtlError, Geometry, Role, ShareLimits, Sharing, Sink};
 
-/// Free blocks that collection leaves to the host's next block, and one to move pages into.
+/// Free blocks that collection must keep: one for the host's writes, and one to move pages into.
 const RESERVE: usize = 2;
 
 /// A block that is being filled.
 #[derive(Clone, Copy, Default)]
 struct Frontier {
-    /// Which, and the next page in it; none before the first.
+    /// The block and the next page in it; `None` before the first.
     at: Option<(u32, u32)>,
 }
 
-/// Whose pages go to a frontier: they live differently long.
+/// The source of the pages of a frontier; pages of the two sources have different lifetimes.
 #[derive(Clone, Copy)]
 enum Stream {
     Host,
@@ -29,22 +29,22 @@ enum Stream {
 
 /// A page-level layer.
 ///
-/// 1. A block is free, open (at most one for each stream), or full; the full ones are those to
-///    collect.
+/// 1. A block is free, open (at most one for each stream), or full; the full ones are the
+///    candidates for collection.
 /// 2. Pages of a block are programmed in order.
-/// 3. Before a write takes a free block there are `RESERVE`: collection always has one to move
-///    pages into.
+/// 3. Before a write takes a free block there are `RESERVE` free blocks, so collection always has
+///    one to move pages into.
 #[derive(Clone)]
 pub struct PageMap {
     nand: Nand,
     log: MapLog,
     tables: Tables,
-    /// By erasures: the least worn is used first.
+    /// Free blocks as (erasures, block); the least worn is used first.
     free: BTreeSet<(u32, u32)>,
     open: [Frontier; 2],
     victims: Victims,
     limits: ShareLimits,
-    /// Those that refer to the page that is being moved.
+    /// The logical pages of the page that is being moved.
     referrers: Vec<u32>,
     checks: Checks,
 }
@@ -68,7 +68,7 @@ impl PageMap {
         }
     }
 
-    /// With these limits of what can be shared; pairs are at most 508, references at least 1.
+    /// The same layer with these limits of shares; pairs are at most 508, references at least 1.
     pub fn with_limits(mut self, limits: ShareLimits) -> PageMap {
         self.limits = ShareLimits {
             pairs: limits.pairs.clamp(1, CHANGES as u32),
@@ -77,7 +77,7 @@ impl PageMap {
         self
     }
 
-    /// The next page for a stream, in a block that has one.
+    /// The next page of a stream, in a new block if necessary.
     fn place(&mut self, stream: Stream, ops: &mut dyn Sink) -> u32 {
         let pages = self.nand.geometry.block_pages;
         let open = self.open[stream as usize].at;
@@ -89,7 +89,7 @@ impl PageMap {
             self.open[stream as usize].at = self.free.pop_first().map(|(_, block)| (block, 0));
         }
         let Some((block, next)) = &mut self.open[stream as usize].at else {
-            // The reserve makes sure of one (3).
+            // The reserve guarantees a free block (3).
             unreachable!("no free block");
         };
         let page = self.nand.geometry.first_page(*block) + *next;
@@ -97,14 +97,14 @@ impl PageMap {
         page
     }
 
-    /// A block that is full can be collected.
+    /// Makes a full block a candidate for collection.
     fn close(&mut self, stream: Stream) {
         if let Some((block, _)) = self.open[stream as usize].at.take() {
             self.victims.insert(block, self.tables.live(block));
         }
     }
 
-    /// Collects until there is a reserve.
+    /// Collects victims until there is a reserve.
     fn make_room(&mut self, ops: &mut dyn Sink) {
         while self.free.len() < RESERVE {
             let Some(victim) = self.victims.least() else {
@@ -114,7 +114,7 @@ impl PageMap {
         }
     }
 
-    /// Moves what lives in a block, and erases it.
+    /// Moves the live pages of a block, and erases it.
     fn collect(&mut self, victim: u32, ops: &mut dyn Sink) {
         self.victims.remove(victim);
         self.nand.counters.collections += 1;
@@ -144,7 +144,7 @@ impl PageMap {
         }
     }
 
-    /// The physical page of each pair's source, where it is mapped, if the batch is allowed.
+    /// The physical page of each pair's source (`None`: unmapped), if the batch is allowed.
     fn sources(&self, pairs: &[(u64, u64)]) -> Result<Vec<(u32, Option<u32>)>, FtlError> {
         if pairs.len() as u64 > u64::from(self.limits.pairs) {
             return Err(FtlError::TooManyPairs {
@@ -160,7 +160,7 @@ impl PageMap {
                 return Err(FtlError::Overlap { lpn: *dst });
             }
         }
-        // How many more refer to each page.
+        // Number of additional references to each page.
         let mut more: HashMap<u32, usize> = HashMap::new();
         let mut sources = Vec::with_capacity(pairs.len());
         for (dst, src) in pairs {
@@ -276,7 +276,8 @@ impl Ftl for PageMap {
         self.victims = Victims::new(geometry.blocks, geometry.block_pages);
         self.free.clear();
         self.open = [Frontier::default(); 2];
-        // If there is one, collection may have been at it, without another to move pages into.
+        // The open block of moved pages comes first: an interrupted collection may have no other
+        // block to move pages into.
         let mut frontiers = self.open.iter_mut().rev();
         for block in 0..geometry.blocks {
             let used = self.nand.used(block);
@@ -339,7 +340,7 @@ impl Sharing for PageMap {
             return Ok(());
         }
         self.nand.counters.host_shares += pairs.len() as u64;
-        // Trims before must not come after.
+        // Earlier trims must be logged before the shares.
         self.log.flush(&mut self.nand, &self.tables, ops);
         let change = |(lpn, page): &(u32, Option<u32>)| match *page {
             Some(page) => Change::Share { lpn: *lpn, page },

@@ -1,27 +1,27 @@
-//! The erase blocks as a picture.
+//! An SVG picture of the erase blocks.
 
 use std::fmt::Write as _;
 
 use super::{BlockView, Role, Wear};
 
-/// Width and height of a block's cell, with its margin.
+/// Width and height of a block's cell with its margin, in pixels.
 const CELL: usize = 10;
-/// Cells of a row.
+/// Number of cells in a row.
 const ROW: usize = 96;
-/// Height of the text above, and of one line of it.
+/// Height of the text above, and of one line of it, in pixels.
 const HEAD: usize = 56;
 const LINE: usize = 16;
 
-/// What is programmed and dead looks like this.
+/// Colour of programmed pages that are dead.
 const DEAD: &str = "#b9b9b9";
 
-/// What the roles look like.
+/// Names and colours of the roles.
 const LEGEND: [(Role, &str, &str); 5] = [
     (Role::Free, "free", "#e8e8e8"),
     (Role::Data, "data", "#2f6fb0"),
     (Role::Open, "open", "#d08a1d"),
     (Role::Sequential, "sequential log", "#3a9a5c"),
-    (Role::Log, "random log", "#a34a9a"),
+    (Role::Log, "log", "#a34a9a"),
 ];
 
 fn colour(role: Role) -> &'static str {
@@ -29,9 +29,9 @@ fn colour(role: Role) -> &'static str {
     of.map_or("#000", |(_, _, colour)| colour)
 }
 
-/// An SVG document: a cell for each block, filled from below as far as its pages live, with what is
-/// programmed and dead in grey above. The darker its frame, the more it is worn. A browser that
-/// shows it reads it again every second.
+/// An SVG document with a cell for each block. Each cell is filled from below in proportion to its
+/// live pages; its dead pages are grey above them. The darker the frame, the more the block is
+/// worn. A browser reloads it every second.
 pub fn picture(blocks: &[BlockView], block_pages: u32, title: &str) -> String {
     let wear = Wear::of(blocks);
     let height = HEAD + blocks.len().div_ceil(ROW).max(1) * CELL + 4;
@@ -50,7 +50,7 @@ pub fn picture(blocks: &[BlockView], block_pages: u32, title: &str) -> String {
     );
     let mut x = 2;
     let roles = LEGEND.map(|(_, name, colour)| (name, colour, colour.to_owned()));
-    // The frame says how worn a block is.
+    // The frame shows the wear of a block.
     let free = colour(Role::Free);
     let others = [
         ("dead", DEAD, DEAD.to_owned()),
@@ -76,7 +76,7 @@ pub fn picture(blocks: &[BlockView], block_pages: u32, title: &str) -> String {
     svg
 }
 
-/// The frame of a block that is worn so much, 0 to 1.
+/// The colour of a frame; `worn` is 0 to 1.
 fn frame(worn: f64) -> String {
     let grey = 210 - (worn * 210.0) as u8;
     format!("rgb({grey},{grey},{grey})")
@@ -124,7 +124,7 @@ mod tests {
         };
         let svg = picture(&[block(4, 0), block(1, 9), block(0, 3)], 4, "a <b>");
         assert_eq!(svg.matches("<g>").count(), 3);
-        for name in ["free", "random log", "dead", "least worn", "most worn"] {
+        for name in ["free", "log", "dead", "least worn", "most worn"] {
             assert!(svg.contains(&format!(">{name}</text>")), "{name}");
         }
         assert!(svg.contains("1: 1 of 4 live, erased 9") && svg.contains("a &lt;b>"));

@@ -1,4 +1,4 @@
-//! Which logical page is where, and back.
+//! The map of logical to physical pages, in both directions.
 
 use std::collections::HashMap;
 
@@ -6,25 +6,24 @@ use super::layer::bounds;
 use super::nand::NONE;
 use super::{Counters, FtlError, Geometry, PAGE, PhysOp, Sink};
 
-/// The map of logical to physical pages, the references back, and how many pages of each block are
-/// referred to.
+/// The map, the references back, and the number of live pages of each block.
 ///
 /// 1. A logical page is mapped to at most one physical page.
-/// 2. A physical page knows exactly those that are mapped to it.
-/// 3. A block's count of live pages is that of its pages that somebody is mapped to.
+/// 2. The references of a physical page are exactly the logical pages mapped to it.
+/// 3. The live count of a block is the number of its pages with a reference.
 #[derive(Clone)]
 pub(super) struct Tables {
     geometry: Geometry,
     forth: Vec<u32>,
-    /// The first of those mapped to a page.
+    /// The first logical page that is mapped to each page.
     back: Vec<u32>,
-    /// The others, where there are.
+    /// The further logical pages of a page, if it has some.
     others: HashMap<u32, Vec<u32>>,
     live: Vec<u32>,
 }
 
 impl Tables {
-    /// Nothing mapped.
+    /// A map without mapped pages.
     pub(super) fn new(geometry: Geometry) -> Tables {
         Tables {
             geometry,
@@ -35,7 +34,7 @@ impl Tables {
         }
     }
 
-    /// This map.
+    /// The tables of a map; [`NONE`]: unmapped.
     pub(super) fn from_map(geometry: Geometry, forth: &[u32]) -> Tables {
         let mut tables = Tables::new(geometry);
         for (lpn, page) in (0..).zip(forth) {
@@ -46,12 +45,12 @@ impl Tables {
         tables
     }
 
-    /// Where a logical page is.
+    /// The physical page of a logical page.
     pub(super) fn page_of(&self, lpn: u32) -> Option<u32> {
         Some(self.forth[lpn as usize]).filter(|page| *page != NONE)
     }
 
-    /// Where a logical page is that may be beyond the end.
+    /// The physical page of a logical page that may be beyond the end.
     pub(super) fn lookup(&self, lpn: u64) -> Option<u32> {
         let lpn = u32::try_from(lpn).ok()?;
         (lpn < self.geometry.logical_pages).then(|| self.page_of(lpn))?
@@ -80,12 +79,12 @@ impl Tables {
         &self.forth[lpns.start as usize..lpns.end as usize]
     }
 
-    /// Whether somebody is mapped to a page.
+    /// Whether a logical page is mapped to a page.
     pub(super) fn is_live(&self, page: u32) -> bool {
         self.back[page as usize] != NONE
     }
 
-    /// Those mapped to a page, in `list` anew.
+    /// Writes the logical pages that are mapped to a page into `list`, replacing its content.
     pub(super) fn referrers(&self, page: u32, list: &mut Vec<u32>) {
         list.clear();
         if self.is_live(page) {
@@ -96,7 +95,7 @@ impl Tables {
         }
     }
 
-    /// How many they are.
+    /// Number of logical pages that are mapped to a page.
     pub(super) fn references(&self, page: u32) -> usize {
         match self.is_live(page) {
             true => 1 + self.others.get(&page).map_or(0, Vec::len),
@@ -104,7 +103,7 @@ impl Tables {
         }
     }
 
-    /// Logical pages beyond the first that is mapped to each page.
+    /// Sum over all pages of the logical pages beyond the first one.
     pub(super) fn shared(&self) -> u64 {
         self.others.values().map(|o| o.len() as u64).sum()
     }
@@ -127,7 +126,7 @@ impl Tables {
         }
     }
 
-    /// Unmaps a logical page; gives the block that lost a live page by that.
+    /// Unmaps a logical page. Gives the block that thereby lost a live page.
     pub(super) fn release(&mut self, lpn: u32) -> Option<u32> {
         let page = std::mem::replace(&mut self.forth[lpn as usize], NONE);
         if page == NONE {
@@ -154,7 +153,7 @@ impl Tables {
         Some(block)
     }
 
-    /// All that are mapped to `from` are mapped to `to` instead, to which nobody is.
+    /// Maps all logical pages of `from` to `to`, which has none.
     pub(super) fn rebind(&mut self, from: u32, to: u32, lpns: &[u32]) {
         debug_assert!(!self.is_live(to));
         for lpn in lpns {
@@ -170,7 +169,7 @@ impl Tables {
         self.live[self.geometry.block_of(to) as usize] += 1;
     }
 
-    /// Whether 1–3 hold.
+    /// Checks that 1–3 hold.
     pub(super) fn check(&self) -> Result<(), String> {
         let mut list = Vec::new();
         let mut live = vec![0; self.live.len()];
@@ -188,7 +187,7 @@ impl Tables {
                 }
             }
         }
-        // Each reference back is one forth, so as many means that all are.
+        // Each reference back equals a mapping, so equal numbers mean that all do.
         let mapped = self.forth.iter().filter(|p| **p != NONE).count();
         if mapped != referred {
             return Err(format!(

@@ -1,23 +1,23 @@
-//! Which block is the cheapest to collect.
+//! The choice of the block that is cheapest to collect.
 
 use super::nand::NONE;
 
-/// Blocks by live pages: lists that a block enters, leaves and changes in constant time.
+/// Blocks by number of live pages, in lists with constant-time insertion, removal and change.
 #[derive(Clone)]
 pub(super) struct Victims {
-    /// By live pages: the first block.
+    /// For each number of live pages the first block of the list.
     heads: Vec<u32>,
-    /// By block.
+    /// For each block its successor and its predecessor in the list.
     next: Vec<u32>,
     before: Vec<u32>,
-    /// By block: the list it is in.
+    /// For each block its number of live pages, which selects its list.
     list: Vec<u32>,
-    /// No list before this one has a block.
+    /// All lists before this one are empty.
     least: u32,
 }
 
 impl Victims {
-    /// Of so many blocks none.
+    /// No candidates, of `blocks` blocks.
     pub(super) fn new(blocks: u32, block_pages: u32) -> Victims {
         let none = vec![NONE; blocks as usize];
         Victims {
@@ -29,7 +29,7 @@ impl Victims {
         }
     }
 
-    /// A block that has so many live pages can be taken from now on.
+    /// Makes a block with this many live pages a candidate.
     pub(super) fn insert(&mut self, block: u32, live: u32) {
         debug_assert_eq!(self.list[block as usize], NONE);
         let head = std::mem::replace(&mut self.heads[live as usize], block);
@@ -42,7 +42,7 @@ impl Victims {
         self.least = self.least.min(live);
     }
 
-    /// It cannot.
+    /// Removes a block from the candidates.
     pub(super) fn remove(&mut self, block: u32) {
         let live = std::mem::replace(&mut self.list[block as usize], NONE);
         if live == NONE {
@@ -58,7 +58,7 @@ impl Victims {
         }
     }
 
-    /// It has so many live pages now; nothing if it cannot be taken.
+    /// Changes a block's number of live pages; does nothing if it is no candidate.
     pub(super) fn change(&mut self, block: u32, live: u32) {
         if self.list[block as usize] != NONE {
             self.remove(block);
@@ -78,7 +78,7 @@ impl Victims {
         None
     }
 
-    /// The live pages that a block was entered with, if it can be taken.
+    /// The number of live pages of a candidate; `None` for other blocks.
     pub(super) fn live(&self, block: u32) -> Option<u32> {
         Some(self.list[block as usize]).filter(|live| *live != NONE)
     }
@@ -96,7 +96,7 @@ mod tests {
             victims.insert(block, live);
         }
         victims.change(2, 1);
-        // Not among them.
+        // This block is no candidate.
         victims.change(5, 0);
         let mut taken = Vec::new();
         while let Some(block) = victims.least() {

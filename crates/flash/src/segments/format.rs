@@ -1,35 +1,35 @@
-//! What a log of segments looks like on its device. Little-endian words; blocks of 4 KiB.
+//! The on-device format of a log of segments. Words are little-endian; blocks have 4 KiB.
 //!
 //! | blocks | content |
 //! | --- | --- |
-//! | 0 | head: what the log is, written once |
-//! | from 1 on | two places for a checkpoint: a block that says where the log goes on, and the map |
-//! | from the first whole segment on | segments, full of chunks |
+//! | 0 | head: the shape of the log, written once |
+//! | from 1 on | two slots for a checkpoint: a block with the end of the log, and the map |
+//! | from the first whole segment on | segments full of chunks |
 //!
-//! A chunk is a block that says what it holds, then the blocks. Chunks follow each other in a
-//! segment; each says which segment is next, where no other fits.
+//! A chunk is a header block, which describes the chunk, and its blocks. Chunks follow each other
+//! in a segment; the header names the segment that follows when no further chunk fits.
 
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Bytes of a block.
 pub(super) const BLOCK: u64 = 4096;
-/// The same, as a length.
+/// Bytes of a block, as a `usize`.
 pub(super) const LEN: usize = BLOCK as usize;
-/// A logical block that is nowhere.
+/// The position of a logical block that is unmapped.
 pub(super) const NONE: u32 = u32::MAX;
 
 const HEAD: u64 = u64::from_le_bytes(*b"stetlog1");
 const CHECKPOINT: u64 = u64::from_le_bytes(*b"stetlogc");
 const CHUNK: u64 = u64::from_le_bytes(*b"stetlogk");
 
-/// Blocks of a chunk at most, and ranges that it trims.
+/// Most blocks of a chunk, and most ranges that it trims.
 pub(super) const CHUNK_BLOCKS: usize = 255;
 pub(super) const CHUNK_TRIMS: usize = 200;
 
 /// A block that ends with its checksum.
 pub(super) type Block = [u8; LEN];
 
-/// Words of 32 bits, one after the other.
+/// A reader of 32-bit words.
 struct Words<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -58,7 +58,7 @@ fn sealed(words: &[u32]) -> Block {
     block
 }
 
-/// The words of a block whose checksum is right and that begins so.
+/// The words of a block with a valid checksum and this magic number.
 fn opened(block: &Block, magic: u64) -> Option<Words<'_>> {
     let sum = xxh3_64(&block[..LEN - 8]).to_le_bytes();
     let mut words = Words {
@@ -77,10 +77,10 @@ pub(super) fn sum(block: &[u8]) -> u32 {
     xxh3_64(block) as u32
 }
 
-/// What the log is.
+/// The shape of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
-    /// Tells this log from those that were here before.
+    /// A number that tells this log from former ones on the device.
     pub(super) epoch: u64,
     pub(super) segment_blocks: u32,
     pub(super) segments: u32,
@@ -103,17 +103,17 @@ impl Shape {
         })
     }
 
-    /// Blocks of a map.
+    /// Number of blocks of a map.
     pub(super) fn map_blocks(&self) -> u64 {
         (u64::from(self.logical) * 4).div_ceil(BLOCK)
     }
 
-    /// The first byte of the checkpoint's place 0 or 1.
+    /// The first byte of checkpoint slot 0 or 1.
     pub(super) fn checkpoint_at(&self, place: u64) -> u64 {
         (1 + place * (1 + self.map_blocks())) * BLOCK
     }
 
-    /// The first byte of a block of the segments.
+    /// The first byte of the block at `position`, counted from the first segment.
     pub(super) fn byte_of(&self, position: u32) -> u64 {
         let segment = u64::from(self.segment_blocks);
         let first = (1 + 2 * (1 + self.map_blocks())).div_ceil(segment) * segment;
@@ -121,25 +121,25 @@ impl Shape {
     }
 }
 
-/// Where the log goes on.
+/// The end of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) segment: u32,
-    /// Blocks of it that are used.
+    /// Number of its blocks that are used.
     pub(super) offset: u32,
-    /// The segment behind it.
+    /// The segment after it.
     pub(super) next: u32,
 }
 
 /// A checkpoint without its map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Checkpoint {
-    /// How often the log had been opened.
+    /// Number of times that the log had been opened.
     pub(super) life: u64,
-    /// The last chunk that the map knows.
+    /// The last chunk that the map includes.
     pub(super) chunk: u64,
     pub(super) place: Place,
-    /// The map's checksum.
+    /// The checksum of the map.
     pub(super) sum: u64,
 }
 
@@ -173,20 +173,20 @@ impl Checkpoint {
     }
 }
 
-/// What a chunk holds.
+/// The header of a chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Chunk {
-    /// Counts up by one.
+    /// Number of the chunk, one more than that of the chunk before.
     pub(super) number: u64,
-    /// All chunks up to this were flushed before this one was written.
+    /// All chunks up to this number were flushed before this one was written.
     pub(super) flushed: u64,
-    /// The segment behind this one.
+    /// The segment after this one.
     pub(super) next: u32,
-    /// Its blocks were flushed before it was written: they were moved here.
+    /// Whether its blocks were flushed before it was written, because the cleaner moved them here.
     pub(super) moved: bool,
-    /// Logical block and checksum of each.
+    /// Logical block and checksum of each block.
     pub(super) blocks: Vec<(u32, u32)>,
-    /// Logical blocks that are nowhere any more: the first, and how many.
+    /// Ranges of logical blocks that are unmapped: the first block, and the number.
     pub(super) trims: Vec<(u32, u32)>,
 }
 

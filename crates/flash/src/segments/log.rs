@@ -1,10 +1,10 @@
-//! The log at work, under its lock.
+//! The log itself, under its lock: appends, writes in place, cleaning and checkpoints.
 //!
-//! 1. What is flushed stands: a segment is given away only when everything that lives elsewhere by
-//!    now is durable there.
-//! 2. A segment that recovery reads is not given away; a checkpoint ends that.
-//! 3. A block is written in place only if recovery does not compare it with its checksum: its chunk
-//!    is known to be flushed by a later chunk, or the checkpoint, that is itself durable.
+//! 1. Flushed content stands: a segment is given away only when its former content is durable at
+//!    its new place.
+//! 2. A segment that recovery reads is not given away before the next checkpoint.
+//! 3. A block is written in place only if recovery does not compare it with its checksum: a later
+//!    durable chunk, or a durable checkpoint, says that its chunk was flushed.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -19,19 +19,20 @@ use super::format::{
 use super::options::{Cleaner, LogOptions, LogReport};
 use super::space::Space;
 
-/// Free segments that host writes leave: for what is moved, and the headers of its chunks.
+/// Free segments that writes of the host must leave, for moved blocks and the headers of their
+/// chunks.
 const RESERVE: usize = 4;
 
-/// What waits for a flush: blocks written, or trimmed.
+/// Blocks that wait for a flush; `None`: trimmed.
 pub(super) type Buffer = BTreeMap<u32, Option<Arc<Block>>>;
 
-/// Where the current content of a block is.
+/// The place of a block's current content.
 pub(super) enum Found<'a> {
-    /// In memory.
+    /// In the buffer.
     Waiting(&'a Arc<Block>),
-    /// On the device, from this byte on.
+    /// On the device, at this byte.
     At(u64),
-    /// Nowhere: zeros.
+    /// Unmapped: zeros.
     Nowhere,
 }
 
@@ -42,32 +43,32 @@ pub(super) struct Log {
     pub(super) space: Space,
     pub(super) buffer: Buffer,
     pub(super) place: Place,
-    /// A request to the device failed: what is behind it in the log would not be found again, so
-    /// nothing is written any more.
+    /// Whether a request to the device failed. Then nothing is written any more, because recovery
+    /// would not find later chunks.
     pub(super) broken: bool,
-    /// Counts how often the log was opened.
+    /// Number of times that the log was opened.
     pub(super) life: u64,
     /// The last chunk written.
     pub(super) number: u64,
-    /// The last that is durable.
+    /// The last chunk that is durable.
     pub(super) flushed: u64,
-    /// The last of which that is known from what is durable (3).
+    /// The last chunk whose flush is known from durable blocks (3).
     pub(super) trusted: u64,
-    /// By segment: the last chunk in it.
+    /// The last chunk in each segment.
     pub(super) chunks: Vec<u64>,
-    /// The checkpoint's place that is next.
+    /// The checkpoint slot to write next.
     pub(super) checkpoint: u64,
     pub(super) report: LogReport,
 }
 
-/// There is no room although there should be.
+/// The error for a lack of space that the reserve should prevent.
 fn no_room() -> BlockError {
     let source = std::io::Error::from_raw_os_error(libc::ENOSPC);
     BlockError::io(Op::Write, 0, 0, source)
 }
 
 impl Log {
-    /// Where a logical block is.
+    /// The place of a logical block's current content.
     pub(super) fn look(&self, number: u32) -> Found<'_> {
         match (self.buffer.get(&number), self.space.position(number)) {
             (Some(Some(block)), _) => Found::Waiting(block),
@@ -76,7 +77,7 @@ impl Log {
         }
     }
 
-    /// Runs what changes the log, as long as nothing has failed.
+    /// Runs a change of the log, unless the log is broken.
     pub(super) fn change(&mut self, change: impl FnOnce(&mut Log) -> Result<()>) -> Result<()> {
         if self.broken {
             let source = std::io::Error::from_raw_os_error(libc::EIO);
@@ -87,12 +88,12 @@ impl Log {
         done
     }
 
-    /// What chunks of this life begin with: those that a crash cut off do not belong to it.
+    /// The seal of this life's chunks; chunks that a crash cut off have another one.
     fn seal(&self) -> u64 {
         self.shape.epoch.wrapping_add(self.life)
     }
 
-    /// Everything durable.
+    /// Makes everything durable.
     pub(super) fn flush(&mut self, dev: &impl BlockDevice) -> Result<()> {
         if self.buffer.len() < self.options.in_place_below {
             self.write_in_place(dev)?;
@@ -101,10 +102,10 @@ impl Log {
         self.settle(dev)
     }
 
-    /// Makes what was appended durable.
+    /// Makes the appended chunks durable.
     fn settle(&mut self, dev: &impl BlockDevice) -> Result<()> {
         dev.flush()?;
-        // The last chunk says that those up to `flushed` are.
+        // The last chunk says that the chunks up to `flushed` are durable.
         if self.number > self.flushed {
             self.trusted = self.flushed;
         }
@@ -112,7 +113,7 @@ impl Log {
         Ok(())
     }
 
-    /// Writes what waits where it is, as far as it may be (3).
+    /// Writes waiting blocks in place, as far as that is allowed (3).
     fn write_in_place(&mut self, dev: &impl BlockDevice) -> Result<()> {
         let place = |logical: &u32| {
             let position = self.space.position(*logical)?;
@@ -136,7 +137,7 @@ impl Log {
         Ok(())
     }
 
-    /// Appends all that waits.
+    /// Appends all waiting blocks.
     pub(super) fn append_all(&mut self, dev: &impl BlockDevice) -> Result<()> {
         while !self.buffer.is_empty() {
             self.make_room(dev)?;
@@ -145,7 +146,7 @@ impl Log {
         Ok(())
     }
 
-    /// Appends a chunk of what waits.
+    /// Appends one chunk of waiting blocks.
     fn append(&mut self, dev: &impl BlockDevice) -> Result<()> {
         let room = self.room()?;
         let mut blocks: Vec<(u32, Arc<Block>)> = Vec::new();
@@ -182,7 +183,7 @@ impl Log {
         Ok(())
     }
 
-    /// Blocks that the next chunk has room for, in a segment where there is some.
+    /// Number of blocks for which the next chunk has space, in a new segment if necessary.
     fn room(&mut self) -> Result<usize> {
         if self.shape.segment_blocks - self.place.offset < 2 {
             let next = self.space.free.pop_first().ok_or_else(no_room)?;
@@ -197,7 +198,8 @@ impl Log {
         Ok((room as usize).min(CHUNK_BLOCKS))
     }
 
-    /// The next chunk, and its first block; the place behind it is next.
+    /// Begins a chunk: gives the chunk and its header's position, and moves the end of the log
+    /// behind it.
     fn begin(
         &mut self,
         blocks: impl Iterator<Item = (u32, u32)>,
@@ -218,7 +220,7 @@ impl Log {
         (chunk, first)
     }
 
-    /// Maps what a chunk holds whose first block this is.
+    /// Maps the blocks of a chunk whose header is at `first`.
     pub(super) fn apply(&mut self, chunk: &Chunk, first: u32) {
         for (position, (logical, _)) in (first + 1..).zip(&chunk.blocks) {
             self.space.set(*logical, position);
@@ -230,14 +232,14 @@ impl Log {
         self.chunks[segment as usize] = chunk.number;
     }
 
-    /// Cleans until there is a reserve.
+    /// Cleans segments until there is a reserve.
     fn make_room(&mut self, dev: &impl BlockDevice) -> Result<()> {
         let mut tries = 4 * self.shape.segments;
         while self.space.free.len() < RESERVE {
             tries = tries.checked_sub(1).ok_or_else(no_room)?;
             let gain = |log: &Log| {
                 let victim = log.space.victim()?;
-                // Less than a chunk's header would not be gained.
+                // The gain must be at least the header of a chunk.
                 (log.space.live(victim) + 2 < log.shape.segment_blocks).then_some(victim)
             };
             match gain(self) {
@@ -248,7 +250,7 @@ impl Log {
         Ok(())
     }
 
-    /// Moves what lives in a segment, and gives it away.
+    /// Moves the live blocks of a segment, and gives the segment away.
     fn clean(&mut self, victim: u32, dev: &impl BlockDevice) -> Result<()> {
         let living = self.space.living(victim);
         let before = self.number;
@@ -263,14 +265,14 @@ impl Log {
             chunks.push((chunk, first));
             rest = others;
         }
-        // What was moved, and what was appended before, is durable before a chunk says so, …
+        // The moved blocks, and the chunks before them, are flushed before the new chunks say so.
         dev.flush()?;
         self.flushed = before;
         for (chunk, first) in &mut chunks {
             chunk.flushed = before;
             dev.write(self.shape.byte_of(*first), &chunk.encode(self.seal()))?;
         }
-        // … and the chunks before the segment is used again (1).
+        // The new chunks are flushed before the segment is reused (1).
         for (chunk, first) in &chunks {
             self.apply(chunk, *first);
         }
@@ -280,7 +282,7 @@ impl Log {
         self.give_away(victim, dev)
     }
 
-    /// Moves blocks to where a chunk's are.
+    /// Moves blocks to the places of a chunk's blocks.
     fn move_blocks(
         &mut self,
         some: &[(u32, u32)],
@@ -304,7 +306,7 @@ impl Log {
         list.submit(dev)
     }
 
-    /// The same without copying; false where the device cannot, or not so much.
+    /// Moves blocks by shares; false if the device cannot share, or not so many.
     fn share(&self, some: &[(u32, u32)], first: u32, dev: &impl BlockDevice) -> Result<bool> {
         let Some(share) = dev.share() else {
             return Ok(false);
@@ -329,7 +331,7 @@ impl Log {
         Ok(true)
     }
 
-    /// A segment in which nothing lives can be used again.
+    /// Frees a segment without live blocks.
     fn give_away(&mut self, segment: u32, dev: &impl BlockDevice) -> Result<()> {
         dev.discard(self.bytes_of(segment))?;
         self.space.free.insert(segment);
@@ -341,7 +343,7 @@ impl Log {
         first..first + u64::from(self.shape.segment_blocks) * BLOCK
     }
 
-    /// Writes the map, so that recovery begins here.
+    /// Writes the map, so that recovery starts from it.
     pub(super) fn write_checkpoint(&mut self, dev: &impl BlockDevice) -> Result<()> {
         self.settle(dev)?;
         let mut map: Vec<u8> = self

@@ -1,14 +1,14 @@
-//! A block device that writes in segments, one after the other, and cleans them: by copies, or by
+//! A log-structured block device: it writes segments in sequence, and cleans them by copies or by
 //! SHARE (dissertation, 3.7).
 //!
-//! * `format`: what is on the device;
-//! * `space`: where each block is, and what of each segment lives;
+//! * `format`: the on-device format;
+//! * `space`: the map, and the live blocks of each segment;
 //! * `log`: appending, writing in place, cleaning, checkpoints;
 //! * `recover`: making a log, and opening one after a crash.
 //!
-//! What is written waits in memory for a flush, as in a page cache. Then few blocks are written
-//! where they are, as F2FS does, and more go to the end of the log, with a block in front that says
-//! what they are.
+//! Writes wait in memory for a flush, as in a page cache. A flush of few blocks writes them in
+//! place, as F2FS does. A flush of more blocks appends them to the log, with a header block in
+//! front.
 
 mod format;
 mod log;
@@ -31,14 +31,14 @@ use format::{BLOCK, LEN};
 use log::{Found, Log};
 pub use options::{Cleaner, LogError, LogOptions, LogReport, UnknownCleaner};
 
-/// A log-structured device on another.
+/// A log-structured device on top of another device.
 pub struct LogDevice<D> {
     inner: D,
     log: RwLock<Log>,
     counters: Counters,
 }
 
-/// The parts of blocks that `len` bytes at `offset` touch: number of the block, and where in it.
+/// The parts of blocks that `len` bytes at `offset` touch: number of the block, and range in it.
 fn parts(offset: u64, len: u64) -> impl Iterator<Item = (u32, Range<usize>)> {
     let end = offset + len;
     let all = offset / BLOCK..end.div_ceil(BLOCK).max(offset / BLOCK);
@@ -51,10 +51,10 @@ fn parts(offset: u64, len: u64) -> impl Iterator<Item = (u32, Range<usize>)> {
 }
 
 impl<D: BlockDevice> LogDevice<D> {
-    /// An empty log on `inner`, whose content is lost.
+    /// Makes an empty log on `inner`; the device's former content is lost.
     ///
     /// # Errors
-    /// Sizes that do not fit, or the device's.
+    /// The sizes do not fit, or the device fails.
     pub fn format(inner: D, options: LogOptions) -> std::result::Result<LogDevice<D>, LogError> {
         let shape = recover::shape(inner.size(), &options, fastrand::u64(..))?;
         let log = recover::format(&inner, shape, options)?;
@@ -65,11 +65,11 @@ impl<D: BlockDevice> LogDevice<D> {
         })
     }
 
-    /// The log that is on `inner`, as the last flush left it, perhaps with what was written later.
-    /// The sizes of `options` are the log's own.
+    /// Opens the log on `inner`, in its state at the last flush, perhaps with later writes. It
+    /// keeps its own sizes, not those of `options`.
     ///
     /// # Errors
-    /// There is none, or the device's.
+    /// There is no log, or the device fails.
     pub fn open(inner: D, options: LogOptions) -> std::result::Result<LogDevice<D>, LogError> {
         let log = recover::open(&inner, &options)?;
         Ok(LogDevice {
@@ -79,8 +79,7 @@ impl<D: BlockDevice> LogDevice<D> {
         })
     }
 
-    /// The log in the same state on a copy of its device, as that is now. Nothing may run
-    /// meanwhile.
+    /// A log in the same state, on a present copy of its device. No request may run meanwhile.
     pub fn duplicate_on<C: BlockDevice>(&self, inner: C) -> LogDevice<C> {
         LogDevice {
             inner,
@@ -94,7 +93,7 @@ impl<D: BlockDevice> LogDevice<D> {
         &self.inner
     }
 
-    /// What it has done.
+    /// Counts of the log's work.
     pub fn report(&self) -> LogReport {
         self.log.read().report
     }
@@ -128,7 +127,7 @@ impl<D: BlockDevice> LogDevice<D> {
         Ok(())
     }
 
-    /// Appends what waits if it is as much as a segment.
+    /// Appends the buffer if it fills a segment.
     fn spill(&self, log: &mut Log) -> Result<()> {
         if log.buffer.len() >= log.shape.segment_blocks as usize {
             log.change(|log| log.append_all(&self.inner))?;
@@ -138,7 +137,7 @@ impl<D: BlockDevice> LogDevice<D> {
 
     fn trim(&self, log: &mut Log, blocks: Range<u32>) {
         for number in blocks {
-            // What is nowhere stays there.
+            // A block that is unmapped needs no trim.
             if log.space.position(number).is_some() {
                 log.buffer.insert(number, None);
             } else {
@@ -252,8 +251,8 @@ impl<D: BlockDevice + PowerCut> PowerCut for LogDevice<D> {
         true
     }
 
-    /// What waits in memory is lost or arrives in part, and then the device below loses its own;
-    /// the log is opened again.
+    /// Loses some or all of the buffer, cuts the power of the device below, and opens the log
+    /// again.
     fn cut_power(&self, kept: Kept) -> Result<()> {
         let mut log = self.log.write();
         let mut is_lost = kept.losses();

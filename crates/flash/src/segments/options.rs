@@ -1,4 +1,4 @@
-//! How a log is kept, and what is said of it.
+//! Options of a log, counts of its work, and errors.
 
 use std::str::FromStr;
 
@@ -6,19 +6,19 @@ use stetfs_block::BlockError;
 
 use super::format::BLOCK;
 
-/// How segments are cleaned.
+/// The method of cleaning segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Cleaner {
-    /// What lives is read and written.
+    /// Live blocks are read and written.
     Copy,
-    /// What lives is shared to its new place, where the device below can; else copied.
+    /// Live blocks are shared to their new place, if the device below can share; else copied.
     Share,
 }
 
-/// A word that is no way to clean.
+/// An error: there is no cleaner of this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no way to clean; there are copy and share")]
+#[error("there is no cleaner {0:?}; there are copy and share")]
 pub struct UnknownCleaner(pub String);
 
 impl FromStr for Cleaner {
@@ -33,21 +33,22 @@ impl FromStr for Cleaner {
     }
 }
 
-/// What a log is like.
+/// The options of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogOptions {
-    /// Bytes that it offers.
+    /// Bytes that the log offers.
     pub capacity: u64,
     /// Bytes of a segment.
     pub segment: u64,
-    /// A flush of fewer blocks writes them where they are (16 as F2FS has it; 0: never).
+    /// A flush of fewer blocks writes them in place (16 as in F2FS; 0: never).
     pub in_place_below: usize,
-    /// How it cleans.
+    /// The method of cleaning.
     pub cleaner: Cleaner,
 }
 
 impl LogOptions {
-    /// The paper's: segments of 2 MiB, in place below 16 blocks, cleaned by sharing.
+    /// The values of the paper: segments of 2 MiB, writes in place below 16 blocks, cleaning by
+    /// shares.
     pub fn new(capacity: u64) -> LogOptions {
         LogOptions {
             capacity,
@@ -57,7 +58,7 @@ impl LogOptions {
         }
     }
 
-    /// The same, with as much as a device of `size` bytes has room for.
+    /// The same options with the largest capacity for a device of `size` bytes.
     pub fn filling(size: u64) -> LogOptions {
         LogOptions {
             capacity: capacity(size, LogOptions::new(0).segment),
@@ -66,32 +67,33 @@ impl LogOptions {
     }
 }
 
-/// What a log has done since it was made or opened, in blocks of 4 KiB; a power cut does not end
-/// that.
+/// Counts of a log's work since it was made or opened, in blocks of 4 KiB. A power cut does not
+/// reset them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct LogReport {
-    /// Written at the end.
+    /// Blocks appended.
     pub appended: u64,
-    /// Written where they were.
+    /// Blocks written in place.
     pub in_place: u64,
-    /// Moved by the cleaner, shared ones among them.
+    /// Blocks moved by the cleaner.
     pub moved: u64,
-    /// Of these: shared.
+    /// Blocks among these that were shared.
     pub shared: u64,
     /// Segments cleaned.
     pub cleaned: u64,
-    /// Chunks written, a block each beside what they hold.
+    /// Chunks written; each takes one block beside its content.
     pub chunks: u64,
     /// Checkpoints.
     pub checkpoints: u64,
 }
 
-/// Why there is no log.
+/// The reason why there is no log.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum LogError {
-    /// Sizes that it cannot have.
+    /// The sizes are not possible.
     #[error(
-        "a log has whole blocks of 4096 bytes, at least eight in a segment, and fewer than 2^32"
+        "sizes must be multiples of 4096 bytes, with at least 8 blocks in a segment and fewer than \
+         2^32 in all"
     )]
     Sizes,
     /// The device is too small.
@@ -99,29 +101,29 @@ pub enum LogError {
     NoRoom {
         /// Bytes of the device.
         size: u64,
-        /// Bytes that were to be offered.
+        /// Bytes that the log should offer.
         capacity: u64,
-        /// Bytes that this takes.
+        /// Bytes that this capacity needs.
         needed: u64,
     },
-    /// The device holds none.
+    /// The device holds no log.
     #[error("there is no log on this device")]
     NoLog,
-    /// It holds one that cannot be read.
-    #[error("the log on this device is damaged: it has no sound checkpoint")]
+    /// The device holds a damaged log.
+    #[error("the log on this device is damaged: it has no valid checkpoint")]
     Damaged,
-    /// The device's own.
+    /// The device failed.
     #[error(transparent)]
     Device(#[from] BlockError),
 }
 
-/// Segments at least beside those that the logical blocks fill: the one that is written, the one
-/// behind it, the reserve, and some that gain when they are cleaned.
+/// Fewest segments beyond those of the logical blocks: the one that is being written, the one after
+/// it, the reserve, and some that are worth cleaning.
 pub(super) const SPARE: u32 = 10;
 
-/// Bytes that a log on `size` bytes has room for, in segments of so many: nearly.
+/// An approximation of the capacity of a log on `size` bytes, with segments of `segment` bytes.
 fn capacity(size: u64, segment: u64) -> u64 {
-    // The map takes a thousandth, twice, before a segment that is not whole.
+    // Each of the two maps takes a thousandth, and a partial segment may follow.
     let segments = size.saturating_sub(size / 500 + 2 * segment) / segment;
     let bytes = segments.saturating_sub(u64::from(SPARE)) * segment;
     bytes / 11 * 10 / BLOCK * BLOCK

@@ -1,4 +1,4 @@
-//! Making and opening a log.
+//! Making a log, and opening one after a crash.
 
 use stetfs_block::{BlockDevice, Result};
 use xxhash_rust::xxh3::xxh3_64;
@@ -11,7 +11,7 @@ use super::space::Space;
 /// The shape of a new log on `size` bytes.
 ///
 /// # Errors
-/// There is no room for so much.
+/// The capacity does not fit.
 pub(super) fn shape(
     size: u64,
     options: &LogOptions,
@@ -31,7 +31,7 @@ pub(super) fn shape(
     };
     let first = shape.byte_of(0);
     shape.segments = (size.saturating_sub(first) / options.segment) as u32;
-    // A tenth beyond, for the chunks' headers and so that segments gain.
+    // A tenth is added for the headers of chunks, and so that cleaning gains space.
     let needed = (logical + logical / 10).div_ceil(segment_blocks) + u64::from(SPARE);
     if u64::from(shape.segments) < needed {
         return Err(LogError::NoRoom {
@@ -45,7 +45,7 @@ pub(super) fn shape(
 
 /// Writes an empty log.
 pub(super) fn format(dev: &impl BlockDevice, shape: Shape, options: LogOptions) -> Result<Log> {
-    // Without what was here before.
+    // Former checkpoints are overwritten.
     for place in 0..2 {
         dev.write(shape.checkpoint_at(place), &[0; LEN])?;
     }
@@ -63,7 +63,7 @@ pub(super) fn format(dev: &impl BlockDevice, shape: Shape, options: LogOptions) 
     Ok(log)
 }
 
-/// A log that knows this.
+/// A log with this map and this end.
 fn log(shape: Shape, options: LogOptions, map: Vec<u32>, place: Place, life: u64) -> Log {
     let mut space = Space::new(&shape, map);
     space.chain = [place.segment, place.next].into();
@@ -92,7 +92,7 @@ fn block(dev: &impl BlockDevice, at: u64) -> Result<Block> {
     Ok(block)
 }
 
-/// Opens the log of a device; `options` but for the sizes.
+/// Opens the log of a device; the sizes in `options` are ignored.
 pub(super) fn open(
     dev: &impl BlockDevice,
     options: &LogOptions,
@@ -138,13 +138,14 @@ pub(super) fn open(
     log.space.chain = chain;
     let unused = |s: &u32| log.space.live(*s) == 0 && !log.space.chain.contains(s);
     log.space.free = (0..shape.segments).filter(unused).collect();
-    // What a crash cut off is not of the next life.
+    // Chunks that the crash cut off do not belong to the next life.
     log.life += 1;
     log.write_checkpoint(dev)?;
     Ok(log)
 }
 
-/// The chunks behind a checkpoint that stand, their first blocks, and the places behind them.
+/// The valid chunks after a checkpoint, with their header's positions, and the end of the log after
+/// each.
 fn chunks(
     dev: &impl BlockDevice,
     shape: &Shape,
@@ -169,7 +170,7 @@ fn chunks(
     Ok(found)
 }
 
-/// The chunk of this number behind a place, if it is there.
+/// The chunk with the expected number at a place, if there is one.
 fn next(
     dev: &impl BlockDevice,
     shape: &Shape,

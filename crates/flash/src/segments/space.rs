@@ -1,4 +1,4 @@
-//! Which logical block is where, and what of each segment lives.
+//! The map of logical blocks, and the live blocks of each segment.
 
 use std::collections::BTreeSet;
 
@@ -11,14 +11,15 @@ pub(super) struct Space {
     forth: Vec<u32>,
     back: Vec<u32>,
     live: Vec<u32>,
-    /// Segments that nobody uses.
+    /// Segments that are free.
     pub(super) free: BTreeSet<u32>,
-    /// Segments that recovery reads: those since the checkpoint, and the one behind the last.
+    /// Segments that recovery reads: those written since the checkpoint, and the one after the
+    /// last.
     pub(super) chain: BTreeSet<u32>,
 }
 
 impl Space {
-    /// With this map, and nothing free yet.
+    /// The space of a log with this map; no segment is in `free` yet.
     pub(super) fn new(shape: &Shape, forth: Vec<u32>) -> Space {
         let blocks = shape.segments as usize * shape.segment_blocks as usize;
         let mut space = Space {
@@ -39,7 +40,7 @@ impl Space {
         &self.forth
     }
 
-    /// Where a logical block is.
+    /// The position of a logical block.
     pub(super) fn position(&self, logical: u32) -> Option<u32> {
         let position = *self.forth.get(logical as usize)?;
         (position != NONE).then_some(position)
@@ -49,7 +50,7 @@ impl Space {
         position / self.segment_blocks
     }
 
-    /// A logical block is there now; [`NONE`]: nowhere.
+    /// Maps a logical block to a position; [`NONE`]: unmaps it.
     pub(super) fn set(&mut self, logical: u32, position: u32) {
         let old = std::mem::replace(&mut self.forth[logical as usize], position);
         if old != NONE {
@@ -66,7 +67,7 @@ impl Space {
         self.live[segment as usize]
     }
 
-    /// What lives in a segment: logical block and position of each.
+    /// The live blocks of a segment: logical block and position of each.
     pub(super) fn living(&self, segment: u32) -> Vec<(u32, u32)> {
         let first = segment * self.segment_blocks;
         let all = first..first + self.segment_blocks;
@@ -76,14 +77,14 @@ impl Space {
             .collect()
     }
 
-    /// The segment with the least to move, of those that recovery does not read.
+    /// The segment with the fewest live blocks, of those that recovery does not read.
     pub(super) fn victim(&self) -> Option<u32> {
         let used = |s: &u32| !self.free.contains(s) && !self.chain.contains(s);
         let all = 0..self.live.len() as u32;
         all.filter(used).min_by_key(|s| self.live(*s))
     }
 
-    /// Whether the counts agree with the map.
+    /// Checks that the counts agree with the map.
     #[cfg(test)]
     pub(super) fn check(&self) {
         let mut live = vec![0; self.live.len()];

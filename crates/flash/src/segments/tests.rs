@@ -1,4 +1,4 @@
-//! The log as a device, and after crashes.
+//! Tests of the log as a device, and after crashes.
 #![allow(clippy::unwrap_used)]
 
 use stetfs_block::{Fault, FaultInjector, MemDevice, Recorder, Replay, suite};
@@ -31,7 +31,7 @@ fn it_is_a_device() {
             assert!(report.cleaned > 0 && report.checkpoints > 1, "{report:?}");
             assert_eq!(report.shared > 0, cleaner == Cleaner::Share);
             assert_eq!(report.in_place > 0, below > 0);
-            // Opened again it is the same.
+            // Opening it again gives the same content.
             let before = content(&device);
             device.flush().unwrap();
             let again = LogDevice::open(device.inner, options(1, below, cleaner)).unwrap();
@@ -70,15 +70,15 @@ fn what_does_not_fit_is_refused() {
     assert!(matches!(empty.map(drop), Err(LogError::NoLog)));
 }
 
-/// Work on a log with what each block may be after each flush.
+/// A workload on a log, with the possible content of each block after each flush.
 struct Work {
-    /// By block: what was flushed last, and what was written since.
+    /// For each block the content of the last flush, and that of each later write.
     may: Vec<Vec<u8>>,
-    /// Events that were recorded when the last flush returned.
+    /// Number of events recorded when the last flush returned.
     since: usize,
 }
 
-/// Writes, trims and flushes over a recorder; after each the power may go.
+/// Writes, trims and flushes over a recorder, with a power cut after each event.
 fn crashes(seed: u64, below: usize, cleaner: Cleaner) {
     const BLOCKS: u64 = 60;
     let options = options(BLOCKS, below, cleaner);
@@ -90,7 +90,7 @@ fn crashes(seed: u64, below: usize, cleaner: Cleaner) {
         may: vec![vec![0]; BLOCKS as usize],
         since: 0,
     };
-    // Several lives, each from a crash of the one before.
+    // Several lives, each starting from a crash of the one before.
     for _ in 0..3 {
         let recorder = Recorder::new(start.fork());
         let device = LogDevice::open(&recorder, options).unwrap();
@@ -125,7 +125,7 @@ fn crashes(seed: u64, below: usize, cleaner: Cleaner) {
         drop(device);
         let log = recorder.take_log();
         let mut replay = Replay::new(&start, &log);
-        // What may be is known from the last flush on.
+        // The possible content is known from the last flush on.
         let mut at = work.since;
         let mut after = None;
         while at <= end {
@@ -147,7 +147,7 @@ fn crashes(seed: u64, below: usize, cleaner: Cleaner) {
                     whole,
                     "seed {seed}: block {number} has {is}, not of {may:?}, at event {at}"
                 );
-                // Only what is written in place can be.
+                // Only a block written in place can be torn.
                 assert!(!torn || below > 0, "seed {seed}: block {number} is torn");
             }
             drop(opened);
@@ -158,7 +158,7 @@ fn crashes(seed: u64, below: usize, cleaner: Cleaner) {
             return;
         };
         start = crashed;
-        // From sectors that were torn nothing is known but what they are.
+        // Of torn sectors only their present content is known.
         work.may = now
             .chunks(LEN)
             .map(|b| b.chunks(512).map(|s| s[0]).collect())
@@ -184,7 +184,7 @@ fn what_a_crash_cut_off_does_not_follow_what_comes_after_it() {
         let device = LogDevice::format(&base, options).unwrap();
         device.log.read().shape.byte_of(SEGMENT as u32)
     };
-    // Two chunks, of 15 blocks and of 5, of which only the second arrives.
+    // Two chunks of 15 and 5 blocks, of which only the second arrives.
     let recorder = Recorder::new(base.fork());
     let device = LogDevice::open(&recorder, options).unwrap();
     device.write(0, &[1; 20 * LEN]).unwrap();
@@ -193,7 +193,7 @@ fn what_a_crash_cut_off_does_not_follow_what_comes_after_it() {
     let mut replay = Replay::new(&base, &log);
     replay.advance_to(log.len());
     let crashed = replay.crash(|s| s.offset >= second);
-    // Another of 15 takes the place of the first.
+    // Another chunk of 15 blocks takes the place of the first.
     let device = LogDevice::open(&crashed, options).unwrap();
     assert!(content(&device).iter().all(|b| *b == 0));
     device.write(20 * BLOCK, &[2; 15 * LEN]).unwrap();

@@ -1,4 +1,4 @@
-//! What the pages of the flash hold.
+//! The content of the pages of the flash.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use crate::ftl::{Geometry, PAGE, PhysOp, Sink, Tally};
 /// A page's bytes.
 pub(super) type Page = [u8; PAGE as usize];
 
-/// The content of each physical page; `None`: zeros. Pages that are moved are not copied here.
+/// The content of each physical page; `None`: zeros. A move copies a reference, not the bytes.
 #[derive(Clone)]
 pub(super) struct Content {
     pages: Vec<Option<Arc<Page>>>,
@@ -30,13 +30,13 @@ impl Content {
     }
 }
 
-/// Written pages that are not on the flash yet, by logical number.
+/// Written pages that are not programmed yet, by logical page.
 pub(super) type Buffer = BTreeMap<u32, Arc<Page>>;
 
-/// Carries a layer's steps out on the content.
+/// Applies the steps of a layer to the content.
 pub(super) struct Mover<'a> {
     pub(super) content: &'a mut Content,
-    /// Where what is programmed comes from.
+    /// The source of programmed pages.
     pub(super) buffer: &'a mut Buffer,
     pub(super) tally: &'a mut Tally,
 }

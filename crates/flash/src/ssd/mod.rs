@@ -18,22 +18,21 @@ use crate::pace::Pace;
 use crate::volatile::{Kept, PowerCut};
 use state::State;
 
-/// What a device has done to its flash.
+/// The report of a device's work on its flash.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Report {
-    /// Pages, erasures, merges.
+    /// Counts of pages, erasures and merges.
     pub counters: ftl::Counters,
-    /// Pages programmed for each that the host wrote.
+    /// Write amplification: pages programmed per page that the host wrote.
     pub waf: f64,
-    /// Logical pages that share a physical one with another.
+    /// Number of logical pages that share a physical page with another one.
     pub references: u64,
-    /// Erasures by block.
+    /// The wear of the blocks.
     pub wear: Wear,
 }
 
-/// A device whose content lies on simulated flash behind a translation layer. Where the layer can
-/// share pages the device has the capability. Its power can be cut: then it starts from what is on
-/// the flash.
+/// A device whose content is on simulated flash behind a translation layer. It can share if the
+/// layer can. Its power can be cut; then it starts again from the flash.
 pub struct Ssd {
     size: u64,
     state: Mutex<State>,
@@ -43,8 +42,9 @@ pub struct Ssd {
 }
 
 impl Ssd {
-    /// An erased device of the layer's capacity. `volatile`: what is written waits in a cache for a
-    /// flush, and a power cut may lose it; else it is on the flash when the request returns.
+    /// An erased device of the layer's capacity. With `volatile` writes wait in a cache for a
+    /// flush, and a power cut may lose them; otherwise they are on the flash when the request
+    /// returns.
     pub fn new(mut ftl: Box<dyn Ftl>, volatile: bool) -> Ssd {
         Ssd {
             size: ftl.capacity() * PAGE,
@@ -55,22 +55,22 @@ impl Ssd {
         }
     }
 
-    /// The same device, whose requests take the time of a model, and of what the layer moves and
-    /// erases beside them.
+    /// The same device, whose requests take the time of a model, and the time of the layer's moves
+    /// and erasures.
     pub fn timed(mut self, model: Model) -> Ssd {
         self.pace = Some((Pace::new(Clock::new(model, self.size)), model));
         self
     }
 
-    /// The same in a time of its own, which passes only while a request is waited for: nobody
-    /// sleeps, and the same requests take the same time again. For one thread; what the host
-    /// does takes none.
+    /// The same device in simulated time, which advances only while a request waits. No thread
+    /// sleeps, and the same requests always take the same time. For one thread; the host's own work
+    /// takes no time.
     pub fn simulated(mut self, model: Model) -> Ssd {
         self.pace = Some((Pace::simulated(Clock::new(model, self.size)), model));
         self
     }
 
-    /// Another one in the same state, which takes no time, and whose requests are counted from 0.
+    /// A copy in the same state, which takes no time; its requests are counted from 0.
     pub fn duplicate(&self) -> Ssd {
         Ssd {
             size: self.size,
@@ -81,8 +81,8 @@ impl Ssd {
         }
     }
 
-    /// Lets the flash do so many more steps. Then the power is gone, inside of a request perhaps,
-    /// though nobody is told before it is [cut](PowerCut::cut_power). For tests.
+    /// Cuts the power after `steps` steps of the flash, perhaps inside a request. The host does not
+    /// notice until the power is [cut](PowerCut::cut_power). For tests.
     pub fn cut_after(&self, steps: u64) {
         self.state.lock().ftl.cut_after(steps);
     }
@@ -92,7 +92,7 @@ impl Ssd {
         self.pace.as_ref().map_or(0, |(pace, _)| pace.now())
     }
 
-    /// What it has done.
+    /// The report of its work.
     pub fn report(&self) -> Report {
         let state = self.state.lock();
         let counters = state.ftl.counters();
@@ -104,7 +104,7 @@ impl Ssd {
         }
     }
 
-    /// Pages of an erase block.
+    /// Number of pages of an erase block.
     pub fn block_pages(&self) -> u32 {
         self.state.lock().ftl.geometry().block_pages
     }
@@ -114,8 +114,8 @@ impl Ssd {
         self.state.lock().ftl.blocks()
     }
 
-    /// Runs `work` on the layer; with a model it returns when `requests` would have finished, the
-    /// last of them with what the layer did beside.
+    /// Runs `work` on the layer. With a model it returns when `requests` would complete; the last
+    /// one includes the layer's additional work.
     fn run(
         &self,
         mut requests: Vec<Request>,
@@ -131,7 +131,7 @@ impl Ssd {
         if let Some(last) = requests.last_mut() {
             last.extra = model.beside(&tally, state.ftl.geometry().block_pages);
         }
-        // Under the lock, so that the clock sees requests in the layer's order.
+        // Asked under the lock, so that the clock sees requests in the layer's order.
         let done = pace.ask(|clock, now| {
             let done = clock.run(now, requests);
             if flush { clock.flush(done) } else { done }
@@ -142,7 +142,7 @@ impl Ssd {
     }
 }
 
-/// A request to the clock, in whole pages.
+/// A request for the clock, in whole pages.
 fn request(kind: Kind, offset: u64, len: u64) -> Request {
     let start = offset / PAGE * PAGE;
     Request {
@@ -228,7 +228,7 @@ impl BlockDevice for Ssd {
         let zeros = [0; PAGE as usize];
         self.run(vec![nothing], false, |state, tally| {
             let edges = state.trim(&range, tally)?;
-            // Both together are less than two pages, in three parts at most.
+            // Both edges together are shorter than two pages, in at most three parts.
             for edge in edges {
                 let mut at = edge.start;
                 while at < edge.end {
@@ -262,7 +262,7 @@ impl Share for Ssd {
         }
     }
 
-    /// Durable when it returns.
+    /// The batch is durable on return.
     fn share_batch(&self, pairs: &[SharePair]) -> Result<()> {
         check_share(pairs, &self.limits(), self.size)?;
         let pages = pairs.iter().flat_map(|pair| pair.units(PAGE as u32));

@@ -1,4 +1,4 @@
-//! What a simulated SSD consists of, under its lock.
+//! The state of a simulated SSD, under its lock.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,22 +9,22 @@ use super::content::{Buffer, Content, Mover, Page};
 use crate::ftl::{Ftl, FtlError, PAGE, Tally};
 use crate::volatile::Kept;
 
-/// Bytes of a page, as a length.
+/// Bytes of a page, as a `usize`.
 const LEN: usize = PAGE as usize;
 
-/// Pages that a volatile cache holds: beyond them all are programmed.
+/// Pages that a volatile cache holds; when it is full, all are programmed.
 const CACHED: usize = (64 << 20) / LEN;
 
-/// A translation layer, the content of its flash, and what is written and not programmed yet.
+/// A translation layer, the content of its flash, and written pages that are not programmed yet.
 pub(super) struct State {
     pub(super) ftl: Box<dyn Ftl>,
     content: Content,
     buffer: Buffer,
-    /// The buffer waits for a flush; else for the end of the request.
+    /// Whether the buffer waits for a flush; otherwise it waits only for the end of the request.
     pub(super) volatile: bool,
 }
 
-/// The layer's refusal of a request whose first byte this is.
+/// The error for a request that the layer refused.
 fn refused(e: FtlError) -> BlockError {
     match e {
         FtlError::TooManyPairs { pairs, limit } => BlockError::ShareBatch {
@@ -49,7 +49,7 @@ fn refused(e: FtlError) -> BlockError {
     }
 }
 
-/// The parts of pages that `len` bytes at `offset` touch: number of the page, and where in it.
+/// The parts of pages that `len` bytes at `offset` touch: number of the page, and range in it.
 fn parts(offset: u64, len: u64) -> impl Iterator<Item = (u32, Range<usize>)> {
     let end = offset + len;
     let first = offset / PAGE;
@@ -71,7 +71,7 @@ impl State {
         }
     }
 
-    /// Another one in the same state.
+    /// A copy in the same state.
     pub(super) fn duplicate(&self) -> State {
         State {
             ftl: self.ftl.duplicate(),
@@ -87,7 +87,7 @@ impl State {
         self.buffer.get(&lpn).or_else(programmed)
     }
 
-    /// Reads inside the device.
+    /// Reads from the device.
     pub(super) fn read(&mut self, read: &mut Read<'_>, tally: &mut Tally) -> Result<()> {
         for (lpn, _) in parts(read.offset, read.len()) {
             if !self.buffer.contains_key(&lpn) {
@@ -110,7 +110,7 @@ impl State {
         Ok(())
     }
 
-    /// Writes inside the device.
+    /// Writes to the device.
     pub(super) fn write(&mut self, write: &Write<'_>, tally: &mut Tally) -> Result<()> {
         let mut at = write.offset;
         for slice in write.data.slices() {
@@ -145,7 +145,7 @@ impl State {
         self.buffer.insert(lpn, page);
     }
 
-    /// Programs those pages of a range that wait, run by run.
+    /// Programs the waiting pages of a range, run by run.
     fn program(&mut self, offset: u64, len: u64, tally: &mut Tally) -> Result<()> {
         let pages = (offset / PAGE) as u32..(offset + len).div_ceil(PAGE) as u32;
         if pages.is_empty() {
@@ -159,12 +159,12 @@ impl State {
         Ok(())
     }
 
-    /// Programs all pages that wait.
+    /// Programs all waiting pages.
     fn program_all(&mut self, tally: &mut Tally) -> Result<()> {
         self.program(0, self.ftl.capacity() * PAGE, tally)
     }
 
-    /// A step of the layer, with the content.
+    /// Runs a step of the layer, and applies it to the content.
     fn step(
         &mut self,
         tally: &mut Tally,
@@ -187,7 +187,7 @@ impl State {
         })
     }
 
-    /// Forgets the whole pages of a range. Gives what of it is beside them.
+    /// Trims the whole pages of a range. Gives the parts of the range beside them.
     pub(super) fn trim(
         &mut self,
         range: &Range<u64>,
@@ -209,14 +209,14 @@ impl State {
         Ok([range.start..first * PAGE, end * PAGE..range.end])
     }
 
-    /// Shares pages: all sources are on the flash first, so that what is shared is durable. What
-    /// waits for a destination is of before.
+    /// Shares pages. All sources are programmed first, so that the shared content is durable. A
+    /// waiting write to a destination is older than the share, and is dropped.
     pub(super) fn share(&mut self, pairs: &[(u64, u64)], tally: &mut Tally) -> Result<()> {
         for (_, src) in pairs {
             self.program(src * PAGE, PAGE, tally)?;
         }
         match self.share_programmed(pairs, tally) {
-            // What waits may end some of them.
+            // Programming the waiting pages may release references.
             Err(BlockError::ShareReferences { .. }) if !self.buffer.is_empty() => {
                 self.program_all(tally)?;
                 self.share_programmed(pairs, tally)?;
@@ -236,8 +236,8 @@ impl State {
         })
     }
 
-    /// The power goes: of what waits some may still have arrived. Then the layer starts from what
-    /// is on the flash.
+    /// Cuts the power: a part of the waiting pages may still be programmed. Then the layer restarts
+    /// from the flash.
     pub(super) fn cut_power(&mut self, kept: Kept, tally: &mut Tally) -> Result<()> {
         let mut is_lost = kept.losses();
         self.buffer.retain(|_, _| !is_lost());

@@ -1,4 +1,4 @@
-//! Figure 2-1: write amplification of writes of some utilisation in some range.
+//! Figure 2-1: write amplification by utilisation and range of the writes.
 
 use anyhow::Result;
 use fastrand::Rng;
@@ -15,22 +15,22 @@ pub(super) const PAPER: &str = "\
 16 GB, 15 % spare: at 100 % utilisation 1 everywhere; at 25 % and the whole range FAST 4.9, page-level 3.5; \
 at 25 % in 1 GB 2.3 and 1.02";
 
-/// Percent.
+/// Utilisations in percent.
 const UTILISATIONS: [u64; 4] = [25, 50, 75, 100];
 
-/// The layers.
+/// The layers that are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Layer {
-    /// FAST, with all spare blocks for its log.
+    /// FAST with all spare blocks as log blocks.
     Fast,
-    /// FAST whose log has so many percent of them. The paper does not say how many blocks its log
-    /// has; with this part both of its numbers come out.
+    /// FAST with only a part of the spare blocks as log blocks. The paper does not give the size of
+    /// its log; this part reproduces both of its numbers.
     ShortLog,
-    /// Page-level.
+    /// Page-level mapping.
     Page,
 }
 
-/// Percent of the spare blocks.
+/// Log blocks of [`Layer::ShortLog`] in percent of the spare blocks.
 const SHORT: u32 = 60;
 
 impl Layer {
@@ -56,13 +56,13 @@ impl Layer {
 
 struct Job {
     layer: Layer,
-    /// Bytes.
+    /// Range of the writes in bytes.
     range: u64,
-    /// Percent.
+    /// Pages of an erase block that are written in a visit, in percent.
     utilisation: u64,
 }
 
-/// Writes `pages` pages: some of a block by number, then of another block.
+/// Writes `pages` pages: some pages of one block in ascending order, then some of another block.
 fn write(ftl: &mut dyn Ftl, job: &Job, pages: u64, random: &mut Rng) -> Result<()> {
     let block_pages = u64::from(ftl.geometry().block_pages);
     let blocks = (job.range / PAGE / block_pages).max(1);
@@ -82,17 +82,17 @@ fn write(ftl: &mut dyn Ftl, job: &Job, pages: u64, random: &mut Rng) -> Result<(
     Ok(())
 }
 
-/// The amplification in the steady state.
+/// The write amplification in the steady state.
 fn measure(job: &Job, capacity: u64, seed: u64) -> Result<f64> {
     let mut ftl = job.layer.make(Geometry::new(capacity, 4 << 20, 15)?);
-    // Full, written once in sequence.
+    // The device is full, and was written once in sequence.
     let full = Ageing {
         mixed: 0.0,
         ..Ageing::FULL
     };
     full.run(&mut *ftl, &mut ())?;
     let mut random = Rng::with_seed(seed);
-    // The spare blocks are used up and what is in the range is mixed; then it counts.
+    // First the spare blocks are used up and the range is mixed; then the measurement begins.
     let spare = u64::from(ftl.geometry().spare_blocks()) * u64::from(ftl.geometry().block_pages);
     write(&mut *ftl, job, spare + 2 * job.range / PAGE, &mut random)?;
     let before = ftl.counters();

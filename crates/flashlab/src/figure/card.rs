@@ -1,11 +1,12 @@
-//! The devices that policies are compared on, and who runs on them.
+//! The devices on which policies are compared, and the runners on them.
 
 use clap::ValueEnum;
 use stetfs_cache::{Costs, PolicyKind};
+use stetfs_flash::ftl::{Ageing, FtlKind};
 
-use crate::run::Setup;
+use crate::run::{Setup, costs};
 
-/// The devices.
+/// A device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Card {
     /// FAST with the times of a microSD card.
@@ -17,17 +18,6 @@ pub enum Card {
 impl Card {
     pub(super) const ALL: [Card; 2] = [Card::Microsd, Card::Ssd];
 
-    pub(super) fn setup(self, runner: Runner, cache: u64) -> Setup {
-        let setup = match self {
-            Card::Microsd => Setup::microsd(runner.policy, cache),
-            Card::Ssd => Setup::ssd(runner.policy, cache),
-        };
-        Setup {
-            costs: runner.costs.unwrap_or(setup.costs),
-            ..setup
-        }
-    }
-
     pub(super) fn name(self) -> &'static str {
         match self {
             Card::Microsd => "microsd",
@@ -35,15 +25,7 @@ impl Card {
         }
     }
 
-    /// In words.
-    pub(super) fn describe(self) -> &'static str {
-        match self {
-            Card::Microsd => "microSD card of 16 GiB, FAST, erase blocks of 4 MiB",
-            Card::Ssd => "SSD of 16 GiB, page-level, erase blocks of 24 MiB",
-        }
-    }
-
-    /// Sizes of the cache, MiB.
+    /// Sizes of the cache in MiB.
     pub(super) fn sizes(self, quick: bool) -> Vec<u64> {
         let sizes = match self {
             Card::Microsd => [4, 8, 16, 32, 64],
@@ -56,7 +38,85 @@ impl Card {
     }
 }
 
-/// Who runs: a policy, with its device's costs or with others.
+/// The former use of a card with BAST: a full one, and less of the mixed writes. All that they
+/// leave is the content of a few log blocks, and each takes the time of a merge.
+const LESS_AGED: Ageing = Ageing {
+    mixed: 1.0 / 64.0,
+    ..Ageing::FULL
+};
+
+/// A device with its translation layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Target {
+    pub(super) card: Card,
+    layer: FtlKind,
+}
+
+impl Target {
+    /// A device with its usual layer.
+    pub(super) fn usual(card: Card) -> Target {
+        let layer = match card {
+            Card::Microsd => FtlKind::Fast,
+            Card::Ssd => FtlKind::Page,
+        };
+        Target { card, layer }
+    }
+
+    /// A card with this layer.
+    pub(super) fn card(layer: FtlKind) -> Target {
+        Target {
+            card: Card::Microsd,
+            layer,
+        }
+    }
+
+    pub(super) fn setup(self, runner: Runner, cache: u64) -> Setup {
+        let setup = match self.card {
+            Card::Microsd => Setup::microsd(runner.policy, cache),
+            Card::Ssd => Setup::ssd(runner.policy, cache),
+        };
+        let ageing = match self.layer {
+            FtlKind::Bast { .. } => LESS_AGED,
+            FtlKind::Fast | FtlKind::Page => Ageing::FULL,
+        };
+        Setup {
+            ftl: self.layer,
+            ageing: Some(ageing),
+            costs: runner.costs.unwrap_or(costs(self.layer)),
+            ..setup
+        }
+    }
+
+    /// Its name in saved points: the device, and the layer if it is not the usual one.
+    pub(super) fn name(self) -> String {
+        let device = self.card.name();
+        match self == Target::usual(self.card) {
+            true => device.to_owned(),
+            false => format!("{device}, {}", self.layer),
+        }
+    }
+
+    /// The name of the layer in figures.
+    pub(super) fn layer(self) -> String {
+        match self.layer {
+            FtlKind::Page => "page-level".into(),
+            FtlKind::Fast => "FAST".into(),
+            FtlKind::Bast { logs: 1 } => "BAST, 1 log block".into(),
+            FtlKind::Bast { logs } => format!("BAST, {logs} log blocks"),
+        }
+    }
+
+    /// A description.
+    pub(super) fn describe(self) -> String {
+        let layer = self.layer();
+        match self.card {
+            Card::Microsd => format!("microSD card of 16 GiB, {layer}, erase blocks of 4 MiB"),
+            Card::Ssd => format!("SSD of 16 GiB, {layer}, erase blocks of 24 MiB"),
+        }
+    }
+}
+
+/// A runner: a policy, with its device's costs or with others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Runner {
     pub(super) policy: PolicyKind,
@@ -64,7 +124,7 @@ pub(super) struct Runner {
 }
 
 impl Runner {
-    /// Every policy, as it is.
+    /// All policies with the device's costs.
     pub(super) fn all() -> Vec<Runner> {
         let all = PolicyKind::ALL.into_iter();
         all.map(|policy| Runner {

@@ -1,8 +1,8 @@
-//! Figure 3-10: segments cleaned by copies and by SHARE.
+//! Figure 3-10: cleaning of segments by copies and by SHARE.
 //!
-//! The log-structured layer on a page-level SSD that takes the time of a model: half full, then
-//! random writes of a block each over 40 % of the device, with a flush each so many. The time is
-//! the model's own, so a seed is a result; the host takes none.
+//! The log-structured device runs on a page-level SSD with the times of a model. It is half full;
+//! then random writes of a block each go to 40 % of the device, with a flush after each interval.
+//! The time is simulated and the host takes none, so a seed always gives the same result.
 
 use std::sync::Arc;
 
@@ -25,18 +25,18 @@ pub(super) const PAPER: &str = "\
 F2FS, fio, 50 % full: cleaning with SHARE is 10 to 39 % faster; with a flush each 8 writes nothing is cleaned, as these go in \
 place";
 
-/// Writes between two flushes.
+/// Numbers of writes between two flushes.
 const INTERVALS: [u64; 5] = [8, 16, 32, 64, 128];
 
-/// Bytes written at once while the device is filled.
+/// Bytes of one write while the device is filled.
 const FILL: u64 = 1 << 20;
 
-/// Where the 40 % are that are written to: the paper does not say.
+/// The place of the 40 % that are written; the paper does not give it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Area {
-    /// They are part of the half that is full.
+    /// A part of the half that is full.
     Within,
-    /// They come beside it: then the device is as full as the log lets it be, about 90 %.
+    /// Beside that half; the device is then as full as the log allows, about 90 %.
     Beside,
 }
 
@@ -57,16 +57,16 @@ struct Job {
     cleaner: Cleaner,
 }
 
-/// What one run came to.
+/// The result of one run.
 struct Outcome {
     /// Blocks that the cleaner moved.
     moved: u64,
-    /// Megabytes a second.
+    /// Rate in megabytes a second.
     rate: f64,
     waf: f64,
 }
 
-/// A device of `size` bytes.
+/// Runs a job on a device of `size` bytes.
 fn run(size: u64, job: &Job, seed: u64) -> Result<Outcome> {
     let [_, nvme, _] = Model::ALL;
     let geometry = Geometry::new(size, 4 << 20, 15)?;
@@ -169,8 +169,8 @@ pub(super) fn compute(scale: &Scale) -> Result<Parts> {
 mod tests {
     use super::*;
 
-    /// What was measured by the clock on the wall differed from run to run by more than the figure
-    /// shows.
+    /// Wall-clock times differed from run to run by more than the figure shows, so the time is
+    /// simulated.
     #[test]
     fn a_seed_is_a_result() -> Result<()> {
         let job = Job {

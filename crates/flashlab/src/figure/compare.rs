@@ -1,4 +1,4 @@
-//! Policies compared over cuts, seeds and sizes of the cache, beside what the paper says of them.
+//! Comparison of policies over cuts, seeds and cache sizes, with the paper's claims.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use stetfs_cache::PolicyKind;
 
 use super::points::{Place, Point};
 
-/// The paper's other policies.
+/// The other policies of the paper.
 pub(super) const RIVALS: [PolicyKind; 7] = [
     PolicyKind::Lru,
     PolicyKind::Clock68,
@@ -17,17 +17,18 @@ pub(super) const RIVALS: [PolicyKind; 7] = [
     PolicyKind::SpClock,
 ];
 
-/// What is compared of a run: less of it is better.
+/// A value of a run that is compared; less is better.
 pub(super) type Value = fn(&Point) -> f64;
 
-/// All policies' runs at one place.
+/// The runs of all policies at one place.
+#[derive(Clone)]
 pub(super) struct Group<'a> {
     pub(super) place: &'a Place,
     points: Vec<&'a Point>,
 }
 
 impl<'a> Group<'a> {
-    /// The points by their places.
+    /// Groups the points by place.
     pub(super) fn all(points: &'a [Point]) -> Vec<Group<'a>> {
         let mut groups: Vec<Group<'a>> = Vec::new();
         for point in points {
@@ -42,7 +43,7 @@ impl<'a> Group<'a> {
         groups
     }
 
-    /// A policy's value; none is not a number.
+    /// A policy's value; NaN if there is none.
     pub(super) fn of(&self, policy: PolicyKind, value: Value) -> f64 {
         let mut points = self.points.iter();
         let point = points.find(|p| p.policy == policy.name());
@@ -54,45 +55,45 @@ impl<'a> Group<'a> {
         values.fold(f64::NAN, of)
     }
 
-    /// The least of some policies' values.
+    /// The least value of some policies.
     pub(super) fn best(&self, policies: &[PolicyKind], value: Value) -> f64 {
         self.fold(policies, value, f64::min)
     }
 
-    /// The greatest.
+    /// The greatest value of some policies.
     pub(super) fn worst(&self, policies: &[PolicyKind], value: Value) -> f64 {
         self.fold(policies, value, f64::max)
     }
 
-    /// Their mean.
+    /// The mean value of some policies.
     pub(super) fn mean(&self, policies: &[PolicyKind], value: Value) -> f64 {
         let values = policies.iter().map(|p| self.of(*p, value));
         values.sum::<f64>() / policies.len() as f64
     }
 }
 
-/// By how much less of it `ours` is than `theirs`, percent.
+/// The percentage by which `ours` is less than `theirs`.
 pub(super) fn below(ours: f64, theirs: f64) -> f64 {
     100.0 * (1.0 - ours / theirs)
 }
 
-/// By how much more of it `theirs` is than `ours`, percent: how much longer ours lives.
+/// The percentage by which `theirs` is greater than `ours`; for erasures, the gain of life.
 pub(super) fn beyond(ours: f64, theirs: f64) -> f64 {
     100.0 * (theirs / ours - 1.0)
 }
 
-/// What the paper says of a number of percents.
+/// The paper's claim about some percentages.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Says {
-    /// It is this at most.
+    /// The greatest is this.
     UpTo(f64),
-    /// It is this on average.
+    /// The average is this.
     OnAverage(f64),
-    /// It is above nothing everywhere.
+    /// All are positive.
     Always,
-    /// It is small everywhere: this at most.
+    /// All are small, at most this.
     Alike(f64),
-    /// Nothing.
+    /// No claim.
     Nothing,
 }
 
@@ -122,8 +123,8 @@ impl fmt::Display for Says {
     }
 }
 
-/// The middle one; of an even number the mean of the two in the middle.
-fn median(sorted: &[f64]) -> f64 {
+/// The median of sorted values.
+pub(super) fn median(sorted: &[f64]) -> f64 {
     let half = sorted.len() / 2;
     match sorted {
         [] => f64::NAN,
@@ -132,8 +133,8 @@ fn median(sorted: &[f64]) -> f64 {
     }
 }
 
-/// A row of the table: what was compared, what the paper says, and the median with the range, and
-/// whether it holds.
+/// A row of the table: the comparison, the paper's claim, and the median with the range and whether
+/// the claim holds.
 pub(super) fn row(what: String, says: Says, percents: impl Iterator<Item = f64>) -> [String; 3] {
     let mut sorted: Vec<f64> = percents.filter(|p| p.is_finite()).collect();
     sorted.sort_by(f64::total_cmp);
@@ -156,7 +157,7 @@ pub(super) fn row(what: String, says: Says, percents: impl Iterator<Item = f64>)
     [what, says.to_string(), ours]
 }
 
-/// How far each policy is from the best of all, and where it is farthest.
+/// For each policy the distance from the best of all, and the place where it is greatest.
 pub(super) fn nearness(groups: &[Group<'_>], what: &str, value: Value) -> Vec<[String; 3]> {
     let behind = |group: &Group<'_>, policy: PolicyKind| {
         let best = group.best(&PolicyKind::ALL, value);

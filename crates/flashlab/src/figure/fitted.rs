@@ -1,9 +1,9 @@
-//! The costs that gd-erase goes by, fitted to one half of the traces and judged by the other.
+//! The costs of the policy gd-erase, fitted to one half of the traces and judged by the other half.
 
 use anyhow::Result;
 use stetfs_cache::{Costs, PolicyKind};
 
-use super::card::{Card, Runner};
+use super::card::{Runner, Target};
 use super::compare::{Group, nearness};
 use super::matrix::elapsed;
 use super::panel::{Panel, Parts, Series};
@@ -13,13 +13,13 @@ use crate::generate::Workload;
 
 pub(super) const PAPER: &str = "nothing: the policy is ours";
 
-/// The costs that are tried, in reads of a page: each visit with each rest.
+/// The costs to try, in page reads: each visit with each rest.
 const VISITS: [u32; 4] = [8, 50, 400, 2000];
 const RESTS: [u32; 4] = [0, 5, 12, 30];
-/// A page written; only the ratios count.
+/// Cost of a page write; only the ratios matter.
 const WRITE: u32 = 6;
 
-/// The halves: the paper's traces, and all others.
+/// The two halves: the paper's traces, and all others.
 const HALVES: [(&str, &[Workload]); 2] = [
     ("the paper's", &Workload::ALL),
     ("the others", &Workload::HELD_OUT),
@@ -37,7 +37,7 @@ fn runner(visit: u32, rest: u32) -> Runner {
     }
 }
 
-/// The geometric mean of a runner's times, in seconds.
+/// The geometric mean of a runner's times in seconds.
 fn mean(points: &[Point], runner: Runner) -> f64 {
     let name = runner.name();
     let mine = points.iter().filter(|p| p.policy == name);
@@ -45,7 +45,7 @@ fn mean(points: &[Point], runner: Runner) -> f64 {
     (logs.iter().sum::<f64>() / logs.len().max(1) as f64).exp()
 }
 
-/// What was tried on a half: the best costs, and all as a panel.
+/// Chooses the best of the costs that were tried on a half; also gives a panel of all.
 fn fit(points: &[Point], title: String) -> (Runner, Panel) {
     let tried = VISITS.map(|visit| RESTS.map(|rest| (visit, rest)));
     let tried = tried.as_flattened().iter();
@@ -73,10 +73,10 @@ fn fit(points: &[Point], title: String) -> (Runner, Panel) {
     (best, panel)
 }
 
-/// How near each policy comes to the best of all on some traces, where gd-erase has the costs of
+/// The distance of each policy from the best of all on some traces, where gd-erase has the costs of
 /// `chosen`.
 fn judged(
-    card: Card,
+    card: Target,
     sources: &[Source],
     chosen: Runner,
     scale: &Scale,
@@ -84,7 +84,7 @@ fn judged(
     let mut runners = Runner::all();
     runners.retain(|r| r.policy != PolicyKind::GdErase);
     runners.push(chosen);
-    let mut points = runs(card, sources, &runners, &card.sizes(scale.quick), scale)?;
+    let mut points = runs(card, sources, &runners, &scale.sizes(card), scale)?;
     for point in &mut points {
         if point.policy == chosen.name() {
             point.policy = chosen.policy.name().to_owned();
@@ -99,8 +99,8 @@ pub(super) fn compute(scale: &Scale) -> Result<Parts> {
         None => Vec::new(),
     };
     let (mut claims, mut panels) = (Vec::new(), Vec::new());
-    for card in scale.cards().iter().copied() {
-        let name = card.name();
+    for card in scale.targets() {
+        let name = format!("{}, {}", card.name(), card.layer());
         let mut judge = |how: &str, by: &str, sources: &[Source], runner: Runner| -> Result<()> {
             let named = |[row, paper, ours]: [String; 3]| {
                 [format!("{name}, {how}, judged by {by}, {row}"), paper, ours]
@@ -130,14 +130,17 @@ pub(super) fn compute(scale: &Scale) -> Result<Parts> {
     Ok((claims, panels))
 }
 
-/// All costs on one half: the best of them, and a panel of how far the others are behind.
-fn tried(card: Card, name: &str, half: &[Source], scale: &Scale) -> Result<(Runner, Panel)> {
+/// Tries all costs on one half: gives the best, and a panel of the distances of the others from it.
+fn tried(card: Target, name: &str, half: &[Source], scale: &Scale) -> Result<(Runner, Panel)> {
     let candidates = VISITS.map(|visit| RESTS.map(|rest| runner(visit, rest)));
-    // Two sizes are enough to choose by.
-    let sizes = card.sizes(scale.quick).into_iter();
+    // Two sizes suffice for the choice.
+    let sizes = scale.sizes(card).into_iter();
     let sizes: Vec<u64> = sizes.skip(1).step_by(2).collect();
     let points = runs(card, half, candidates.as_flattened(), &sizes, scale)?;
-    Ok(fit(&points, format!("{}, fitted to {name}", card.name())))
+    Ok(fit(
+        &points,
+        format!("{}, {}, fitted to {name}", card.name(), card.layer()),
+    ))
 }
 
 #[cfg(test)]
@@ -145,15 +148,16 @@ mod tests {
     use super::*;
     use crate::figure::points::timed;
 
-    /// The costs with the least geometric mean are the best: one trace that takes long does not
-    /// choose alone.
+    /// The costs with the least geometric mean are the best, so that a single long trace does not
+    /// decide.
     #[test]
     fn each_trace_counts_alike() {
         let mut points = Vec::new();
         for visit in VISITS {
             for rest in RESTS {
                 let best = (visit, rest) == (400, 12);
-                // On the long one the best costs lose 10 %, on the short one they win half.
+                // On the long trace the best costs lose 10 %, on the short one they take half the
+                // time.
                 for (workload, time) in [("dbench", 1000.0), ("video", 10.0)] {
                     let factor = match (best, workload) {
                         (true, "dbench") => 1.1,

@@ -1,9 +1,9 @@
-//! Figures 2-4, 2-6, 2-7, 2-8 and 2-9: every workload, policy and size of the cache.
+//! Figures 2-4, 2-6, 2-7, 2-8 and 2-9: all workloads, policies and cache sizes.
 
 use anyhow::Result;
 use stetfs_cache::PolicyKind;
 
-use super::card::{Card, Runner};
+use super::card::{Card, Runner, Target};
 use super::compare::{Group, RIVALS, Says, Value, below, beyond, nearness, row};
 use super::panel::{Panel, Parts, Series};
 use super::points::{Point, Source, points, runs};
@@ -33,19 +33,25 @@ pub(super) const ERASES_PAGE: &str =
 
 pub(super) const HELD_OUT: &str = "nothing: these traces are ours";
 
-/// What the paper calls alike, percent: ours.
+/// The difference in percent up to which results count as alike; our choice for the paper's word.
 const ALIKE: f64 = 5.0;
 
 pub(super) fn elapsed(point: &Point) -> f64 {
     point.elapsed
 }
 
-fn erased(point: &Point) -> f64 {
+pub(super) fn erased(point: &Point) -> f64 {
     point.erases as f64
 }
 
-/// A panel of what was found at the first seed with whole traces.
-fn panel(workload: &str, groups: &[Group<'_>], seed: u64, what: &str, value: Value) -> Panel {
+/// A panel of the results with the first seed and whole traces.
+fn panel(
+    workload: &str,
+    target: Target,
+    groups: &[Group<'_>],
+    seed: u64,
+    (what, value): (&str, Value),
+) -> Panel {
     let shown =
         |g: &&Group<'_>| g.place.workload == workload && g.place.seed == seed && g.place.is_whole();
     let mut groups: Vec<&Group<'_>> = groups.iter().filter(shown).collect();
@@ -58,7 +64,7 @@ fn panel(workload: &str, groups: &[Group<'_>], seed: u64, what: &str, value: Val
             .collect(),
     });
     Panel {
-        title: format!("{workload}: {what}"),
+        title: format!("{workload}, {}: {what}", target.layer()),
         axes: ["cache, MiB".into(), what.to_owned()],
         series: series.into(),
         joined: true,
@@ -66,7 +72,7 @@ fn panel(workload: &str, groups: &[Group<'_>], seed: u64, what: &str, value: Val
     }
 }
 
-/// A row over the groups of a workload, or of all.
+/// A row over the groups of a workload, or of all workloads.
 fn over(
     groups: &[Group<'_>],
     workload: Option<Workload>,
@@ -82,27 +88,30 @@ fn over(
 }
 
 /// Figures 2-4 and 2-6.
-pub(super) fn times(card: Card, scale: &Scale) -> Result<Parts> {
-    let points = points(card, &Workload::ALL, scale)?;
+pub(super) fn times(target: Target, scale: &Scale) -> Result<Parts> {
+    let points = points(target, &Workload::ALL, scale)?;
     let groups = Group::all(&points);
+    let hits = |p: &Point| 100.0 * p.hit_ratio;
     let mut panels = Vec::new();
     for workload in Workload::ALL {
-        panels.push(panel(
-            workload.name(),
-            &groups,
-            scale.seed,
-            "elapsed time, s",
-            elapsed,
-        ));
-        let hits = |p: &Point| 100.0 * p.hit_ratio;
-        panels.push(panel(
-            workload.name(),
-            &groups,
-            scale.seed,
-            "hit ratio, %",
-            hits,
-        ));
+        let one = |what: (&str, Value)| panel(workload.name(), target, &groups, scale.seed, what);
+        panels.push(one(("elapsed time, s", elapsed)));
+        panels.push(one(("hit ratio, %", hits)));
     }
+    let mut claims = time_claims(target.card, &groups);
+    claims.extend(nearness(&groups, "time", elapsed));
+    Ok((named(target, claims), panels))
+}
+
+/// The rows of a layer, with its name.
+pub(super) fn named(target: Target, rows: Vec<[String; 3]>) -> Vec<[String; 3]> {
+    let name =
+        |[what, paper, ours]: [String; 3]| [format!("{}, {what}", target.layer()), paper, ours];
+    rows.into_iter().map(name).collect()
+}
+
+/// The paper's claims about times.
+pub(super) fn time_claims(card: Card, groups: &[Group<'_>]) -> Vec<[String; 3]> {
     let ours = |g: &Group<'_>| g.of(PolicyKind::TsClock, elapsed);
     let sp_clock = |g: &Group<'_>| below(ours(g), g.of(PolicyKind::SpClock, elapsed));
     let mean = |g: &Group<'_>| below(ours(g), g.mean(&RIVALS, elapsed));
@@ -120,47 +129,43 @@ pub(super) fn times(card: Card, scale: &Scale) -> Result<Parts> {
     let than_best = "TS-CLOCK's time below the best other's";
     let than_slowest = "TS-CLOCK's time below the slowest other's";
     let but = "TS-CLOCK's time below the slowest other's but FAB and LB-CLOCK";
+    let alike = "the slowest's time beyond the best's, without ours";
     let mut claims = match card {
         Card::Microsd => vec![
-            over(&groups, None, than_sp_clock, Says::UpTo(30.0), sp_clock),
-            over(&groups, None, than_sp_clock, Says::Always, sp_clock),
-            over(&groups, video, than_mean, Says::OnAverage(12.8), mean),
-            over(&groups, mixed, than_slowest, Says::UpTo(89.5), slowest),
-            over(&groups, dbench, but, Says::UpTo(78.1), slowest_paged),
-            over(&groups, tpcc, but, Says::UpTo(65.6), slowest_paged),
+            over(groups, None, than_sp_clock, Says::UpTo(30.0), sp_clock),
+            over(groups, None, than_sp_clock, Says::Always, sp_clock),
+            over(groups, video, than_mean, Says::OnAverage(12.8), mean),
+            over(groups, mixed, than_slowest, Says::UpTo(89.5), slowest),
+            over(groups, dbench, but, Says::UpTo(78.1), slowest_paged),
+            over(groups, tpcc, but, Says::UpTo(65.6), slowest_paged),
         ],
         Card::Ssd => vec![
-            over(&groups, None, than_sp_clock, Says::Always, sp_clock),
-            over(&groups, video, than_sp_clock, Says::UpTo(11.8), sp_clock),
-            over(
-                &groups,
-                mixed,
-                "the slowest's time beyond the best's, without ours",
-                Says::Alike(ALIKE),
-                spread,
-            ),
-            over(&groups, dbench, than_best, Says::Always, best),
-            over(&groups, dbench, than_mean, Says::OnAverage(9.3), mean),
-            over(&groups, tpcc, than_best, Says::Always, best),
-            over(&groups, tpcc, than_mean, Says::OnAverage(14.2), mean),
+            over(groups, None, than_sp_clock, Says::Always, sp_clock),
+            over(groups, video, than_sp_clock, Says::UpTo(11.8), sp_clock),
+            over(groups, mixed, alike, Says::Alike(ALIKE), spread),
+            over(groups, dbench, than_best, Says::Always, best),
+            over(groups, dbench, than_mean, Says::OnAverage(9.3), mean),
+            over(groups, tpcc, than_best, Says::Always, best),
+            over(groups, tpcc, than_mean, Says::OnAverage(14.2), mean),
         ],
     };
     for workload in Workload::ALL {
         let name = Some(workload);
-        claims.push(over(&groups, name, than_sp_clock, Says::Nothing, sp_clock));
+        claims.push(over(groups, name, than_sp_clock, Says::Nothing, sp_clock));
     }
-    claims.extend(nearness(&groups, "time", elapsed));
-    Ok((claims, panels))
+    claims
 }
 
 /// Figure 2-7.
 pub(super) fn requests(scale: &Scale) -> Result<Parts> {
-    let points = points(Card::Ssd, &[Workload::Dbench], scale)?;
+    let target = Target::usual(Card::Ssd);
+    let points = points(target, &[Workload::Dbench], scale)?;
     let groups = Group::all(&points);
     let read = |p: &Point| p.read as f64 / 256.0;
     let written = |p: &Point| p.written as f64 / 256.0;
-    let one = |what, value| panel(Workload::Dbench.name(), &groups, scale.seed, what, value);
-    let panels = vec![one("read, MiB", read), one("written, MiB", written)];
+    let name = Workload::Dbench.name();
+    let one = |what: (&str, Value)| panel(name, target, &groups, scale.seed, what);
+    let panels = vec![one(("read, MiB", read)), one(("written, MiB", written))];
     let whole = |g: &&Group<'_>| g.place.seed == scale.seed && g.place.is_whole();
     let order = groups.iter().filter(whole).map(|group| {
         let mut order = PolicyKind::ALL.map(|p| (group.of(p, written), p.name()));
@@ -177,12 +182,20 @@ pub(super) fn requests(scale: &Scale) -> Result<Parts> {
     Ok((order.collect(), panels))
 }
 
-/// Figures 2-8 and 2-9. Life goes with one over the erasures.
-pub(super) fn erases(card: Card, scale: &Scale) -> Result<Parts> {
-    let points = points(card, &Workload::ALL, scale)?;
+/// Figures 2-8 and 2-9.
+pub(super) fn erases(target: Target, scale: &Scale) -> Result<Parts> {
+    let points = points(target, &Workload::ALL, scale)?;
     let groups = Group::all(&points);
-    let one = |workload: Workload| panel(workload.name(), &groups, scale.seed, "erases", erased);
+    let what: (&str, Value) = ("erases", erased);
+    let one = |workload: Workload| panel(workload.name(), target, &groups, scale.seed, what);
     let panels = Workload::ALL.map(one).into();
+    let mut claims = life_claims(target.card, &groups);
+    claims.extend(nearness(&groups, "erases", erased));
+    Ok((named(target, claims), panels))
+}
+
+/// The paper's claims about a device's life, which is proportional to one over the erasures.
+pub(super) fn life_claims(card: Card, groups: &[Group<'_>]) -> Vec<[String; 3]> {
     let ours = |g: &Group<'_>| g.of(PolicyKind::TsClock, erased);
     let life = |theirs: PolicyKind| {
         move |g: &Group<'_>| beyond(g.of(PolicyKind::TsClock, erased), g.of(theirs, erased))
@@ -192,57 +205,45 @@ pub(super) fn erases(card: Card, scale: &Scale) -> Result<Parts> {
         Card::Microsd => (PolicyKind::Cflru, Workload::Mixed, 29.0),
         Card::Ssd => (PolicyKind::Fab, Workload::Tpcc, 53.0),
     };
-    let mut claims = vec![over(
-        &groups,
-        None,
-        "TS-CLOCK's life beyond the longest other's",
-        Says::Always,
-        longest,
-    )];
+    let than_longest = "TS-CLOCK's life beyond the longest other's";
+    let mut claims = vec![over(groups, None, than_longest, Says::Always, longest)];
     for workload in Workload::ALL {
         let says = match workload == strongest {
             true => Says::UpTo(most),
             false => Says::Nothing,
         };
         let what = format!("TS-CLOCK's life beyond {rival}'s");
-        claims.push(over(&groups, Some(workload), &what, says, life(rival)));
+        claims.push(over(groups, Some(workload), &what, says, life(rival)));
     }
     for workload in Workload::ALL {
         let what = "TS-CLOCK's life beyond lru's";
         let lru = life(PolicyKind::Lru);
-        claims.push(over(&groups, Some(workload), what, Says::Nothing, lru));
+        claims.push(over(groups, Some(workload), what, Says::Nothing, lru));
     }
-    claims.extend(nearness(&groups, "erases", erased));
-    Ok((claims, panels))
+    claims
 }
 
-/// How far each policy is from the best one on the traces that nothing was fitted to, or on those
-/// that were recorded.
+/// The distance of each policy from the best one, on traces that nothing was fitted to, or on
+/// recorded traces.
 pub(super) fn held_out(scale: &Scale) -> Result<Parts> {
     let sources = match &scale.recorded {
         Some(dir) => Source::recorded(dir)?,
         None => Source::made(&Workload::HELD_OUT),
     };
     let (mut claims, mut panels) = (Vec::new(), Vec::new());
-    for card in scale.cards().iter().copied() {
-        let sizes = card.sizes(scale.quick);
-        let points = runs(card, &sources, &Runner::all(), &sizes, scale)?;
+    for target in scale.targets() {
+        let points = runs(
+            target,
+            &sources,
+            &Runner::all(),
+            &scale.sizes(target),
+            scale,
+        )?;
         let groups = Group::all(&points);
-        for source in &sources {
-            let mut panel = panel(
-                source.name(),
-                &groups,
-                scale.seed,
-                "elapsed time, s",
-                elapsed,
-            );
-            panel.title = format!("{}, {}", card.name(), panel.title);
-            panels.push(panel);
-        }
-        let more = nearness(&groups, "time", elapsed);
-        let named =
-            |[what, paper, ours]: [String; 3]| [format!("{}, {what}", card.name()), paper, ours];
-        claims.extend(more.into_iter().map(named));
+        let what: (&str, Value) = ("elapsed time, s", elapsed);
+        let one = |source: &Source| panel(source.name(), target, &groups, scale.seed, what);
+        panels.extend(sources.iter().map(one));
+        claims.extend(named(target, nearness(&groups, "time", elapsed)));
     }
     Ok((claims, panels))
 }

@@ -1,10 +1,11 @@
-//! The figures of the paper's chapter 2, and 3-10 of its chapter 3, computed.
+//! Computes the figures of chapter 2 of the paper, and figure 3-10 of its chapter 3.
 
 mod amplification;
 mod card;
 mod cleaning;
 mod compare;
 mod fitted;
+mod layers;
 mod matrix;
 mod panel;
 mod parallel;
@@ -13,6 +14,7 @@ mod points;
 mod scale;
 
 use anyhow::Result;
+use card::Target;
 use clap::ValueEnum;
 
 pub use card::Card;
@@ -43,15 +45,17 @@ pub enum Name {
     /// Erase counts with a page-level layer.
     #[value(name = "2-9")]
     ErasesPage,
-    /// Which pages are written when, mixed applications.
+    /// Write patterns over time, mixed applications.
     #[value(name = "2-10")]
     Patterns,
     /// Segments cleaned by copies and by SHARE.
     #[value(name = "3-10")]
     Cleaning,
-    /// Of no paper: elapsed time on both devices with traces that no policy was fitted to.
+    /// Not in the paper: elapsed time on both devices with traces that no policy was fitted to.
     HeldOut,
-    /// Of no paper: costs fitted to one half of the traces, and judged by the other.
+    /// Not in the paper: what TS-CLOCK gains by translation layer of the card.
+    Layers,
+    /// Not in the paper: costs fitted to one half of the traces, and judged by the other half.
     Fitted,
 }
 
@@ -69,6 +73,7 @@ impl Name {
             Name::Patterns => "2-10",
             Name::Cleaning => "3-10",
             Name::HeldOut => "held-out",
+            Name::Layers => "layers",
             Name::Fitted => "fitted",
         }
     }
@@ -77,7 +82,12 @@ impl Name {
     pub fn has_cuts(self) -> bool {
         matches!(
             self,
-            Name::Microsd | Name::Ssd | Name::ErasesFast | Name::ErasesPage | Name::HeldOut
+            Name::Microsd
+                | Name::Ssd
+                | Name::ErasesFast
+                | Name::ErasesPage
+                | Name::HeldOut
+                | Name::Layers
         )
     }
 
@@ -86,22 +96,39 @@ impl Name {
         matches!(self, Name::HeldOut | Name::Fitted)
     }
 
-    /// What it is computed with.
+    /// Whether the sizes of the cache can be chosen.
+    pub fn has_caches(self) -> bool {
+        self.has_cuts() || matches!(self, Name::Requests | Name::Fitted)
+    }
+
+    /// Whether the card's translation layer can be chosen.
+    pub fn has_layer(self) -> bool {
+        matches!(self, Name::Microsd | Name::ErasesFast | Name::HeldOut)
+    }
+
+    /// Whether it is not in the paper. These figures also run recorded traces.
+    pub fn is_ours(self) -> bool {
+        matches!(self, Name::HeldOut | Name::Layers | Name::Fitted)
+    }
+
+    /// A description of the parameters.
     fn setup(self, scale: &Scale) -> String {
-        let card = |card: Card| {
-            let sizes: Vec<String> = card.sizes(scale.quick).iter().map(u64::to_string).collect();
-            format!("{}, cache {} MiB", card.describe(), sizes.join(", "))
+        let on = |target: Target, what: String| {
+            let sizes: Vec<String> = scale.sizes(target).iter().map(u64::to_string).collect();
+            format!("{what}, cache {} MiB", sizes.join(", "))
         };
+        let card = |target: Target| on(target, target.describe());
         let what = match self {
             Name::Amplification => amplification::SETUP.to_owned(),
-            Name::Microsd | Name::ErasesFast => card(Card::Microsd),
-            Name::Ssd | Name::ErasesPage | Name::Requests => card(Card::Ssd),
+            Name::Microsd | Name::ErasesFast => card(scale.card()),
+            Name::Ssd | Name::ErasesPage | Name::Requests => card(Target::usual(Card::Ssd)),
             Name::Utilisation | Name::Patterns => patterns::SETUP.to_owned(),
             Name::Cleaning => cleaning::SETUP.to_owned(),
             Name::HeldOut | Name::Fitted => {
-                let cards: Vec<String> = scale.cards().iter().copied().map(card).collect();
+                let cards: Vec<String> = scale.targets().into_iter().map(card).collect();
                 cards.join("; ")
             }
+            Name::Layers => on(scale.card(), layers::SETUP.to_owned()),
         };
         let steady = if scale.steady { "; steady state" } else { "" };
         let quick = if scale.quick { "; a first look" } else { "" };
@@ -116,28 +143,30 @@ impl Name {
         }
     }
 
-    /// Computes it.
+    /// Computes the figure.
     ///
     /// # Errors
-    /// A device that cannot be; none of these. A point that cannot be kept.
+    /// A point cannot be saved or loaded. The devices themselves are possible.
     pub fn compute(self, scale: &Scale) -> Result<Figure> {
+        let ssd = Target::usual(Card::Ssd);
         let (paper, (claims, panels)) = match self {
             Name::Amplification => (amplification::PAPER, amplification::compute(scale)?),
-            Name::Microsd => (matrix::MICROSD, matrix::times(Card::Microsd, scale)?),
+            Name::Microsd => (matrix::MICROSD, matrix::times(scale.card(), scale)?),
             Name::Utilisation => (patterns::UTILISATION, patterns::utilisation(scale)?),
-            Name::Ssd => (matrix::SSD, matrix::times(Card::Ssd, scale)?),
+            Name::Ssd => (matrix::SSD, matrix::times(ssd, scale)?),
             Name::Requests => (matrix::REQUESTS, matrix::requests(scale)?),
-            Name::ErasesFast => (matrix::ERASES_FAST, matrix::erases(Card::Microsd, scale)?),
-            Name::ErasesPage => (matrix::ERASES_PAGE, matrix::erases(Card::Ssd, scale)?),
+            Name::ErasesFast => (matrix::ERASES_FAST, matrix::erases(scale.card(), scale)?),
+            Name::ErasesPage => (matrix::ERASES_PAGE, matrix::erases(ssd, scale)?),
             Name::Patterns => (patterns::PATTERNS, patterns::patterns(scale)?),
             Name::Cleaning => (cleaning::PAPER, cleaning::compute(scale)?),
             Name::HeldOut => (matrix::HELD_OUT, matrix::held_out(scale)?),
+            Name::Layers => (layers::PAPER, layers::compute(scale)?),
             Name::Fitted => (fitted::PAPER, fitted::compute(scale)?),
         };
         Ok(Figure {
             name: self.number().to_owned(),
             setup: self.setup(scale),
-            ours: self.has_devices(),
+            ours: self.is_ours(),
             quick: scale.quick,
             paper,
             claims,

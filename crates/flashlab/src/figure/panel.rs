@@ -1,28 +1,28 @@
-//! What a figure shows.
+//! Figures and their panels.
 
 use serde::Serialize;
 
 /// One panel.
 #[derive(Clone, Debug, Serialize)]
 pub struct Panel {
-    /// What it shows.
+    /// The title.
     pub title: String,
-    /// Along and up.
+    /// Labels of the horizontal and the vertical axis.
     pub axes: [String; 2],
     /// The curves, or clouds.
     pub series: Vec<Series>,
     /// Whether points are joined.
     pub joined: bool,
-    /// Whether distances along are those of a logarithm.
+    /// Whether the horizontal axis is logarithmic.
     pub logarithmic: bool,
 }
 
-/// Points under a name.
+/// A named series of points.
 #[derive(Clone, Debug, Serialize)]
 pub struct Series {
-    /// Whose.
+    /// The name.
     pub name: String,
-    /// Along and up.
+    /// Horizontal and vertical values.
     pub points: Vec<(f64, f64)>,
 }
 
@@ -31,19 +31,19 @@ pub struct Series {
 pub struct Figure {
     /// Its number.
     pub name: String,
-    /// What it was computed with.
+    /// The parameters of the computation.
     pub setup: String,
-    /// It is of no paper.
+    /// Whether it is not in the paper.
     pub ours: bool,
-    /// A first look, whose claims do not count.
+    /// Whether it is a first look, whose claims do not count.
     pub quick: bool,
-    /// What the paper has.
+    /// The content of the paper's figure.
     pub paper: &'static str,
-    /// Beside the paper's: what was claimed, its number and ours.
+    /// The comparison with the paper: claim, the paper's number, our number.
     pub claims: Vec<[String; 3]>,
     /// Its panels.
     pub panels: Vec<Panel>,
 }
 
-/// What a figure's function gives: claims and panels.
+/// The result of a figure's function: claims and panels.
 pub(super) type Parts = (Vec<[String; 3]>, Vec<Panel>);

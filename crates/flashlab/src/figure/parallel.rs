@@ -1,8 +1,8 @@
-//! Jobs on all processors.
+//! Parallel jobs on all processors.
 
 use anyhow::Result;
 
-/// Calls `one` for each of `jobs` on all processors; the answers in the order of the jobs.
+/// Calls `one` for each of `jobs` on all processors. The results are in the order of the jobs.
 pub(super) fn parallel<J: Sync, A: Send>(
     jobs: &[J],
     one: impl Fn(&J) -> Result<A> + Sync,

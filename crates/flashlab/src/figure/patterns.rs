@@ -1,4 +1,4 @@
-//! Figures 2-5 and 2-10: what the mixed applications' writes look like behind the cache.
+//! Figures 2-5 and 2-10: the writes of mixed applications behind the cache.
 
 use anyhow::Result;
 use stetfs_cache::PolicyKind;
@@ -12,7 +12,8 @@ use crate::generate::Workload;
 use crate::run::{Outcome, Setup, run};
 use crate::trace::{Op, Trace};
 
-pub(super) const SETUP: &str = "mixed; cache and erase block 4 MiB";
+pub(super) const SETUP: &str =
+    "mixed, as the cache writes it (before any translation layer); cache and erase block 4 MiB";
 
 pub(super) const UTILISATION: &str = "\
 cache and erase block 4 MB: TS-CLOCK writes least, and most of it in groups of high utilisation";
@@ -22,14 +23,14 @@ LRU and CFLRU write at random places; FAB and TS-CLOCK erase block by erase bloc
 Sp.Clock nearly all in sequence, \
 over the whole range";
 
-/// Bytes of the cache.
+/// Size of the cache in bytes.
 const CACHE: u64 = 4 << 20;
 
 fn trace(scale: &Scale) -> Trace {
     Workload::Mixed.generate(scale.seed, if scale.quick { 0.25 } else { 1.0 })
 }
 
-/// Runs on a device that is never full: only what is written counts.
+/// Runs a trace on a device that is never full; only the written pages are used.
 fn one(trace: &Trace, policy: PolicyKind) -> Result<(Outcome, Vec<u64>)> {
     let setup = Setup {
         capacity: 1 << 30,
@@ -75,8 +76,7 @@ pub(super) fn utilisation(scale: &Scale) -> Result<Parts> {
     Ok((claims.collect(), vec![panel]))
 }
 
-/// Points of a cloud: so many pages one after the other show what is in sequence, where every so
-/// manieth of all does not.
+/// Points of a cloud. Consecutive pages show sequential writes; an equally spaced sample would not.
 const POINTS: usize = 4000;
 
 pub(super) fn patterns(scale: &Scale) -> Result<Parts> {
@@ -120,7 +120,7 @@ pub(super) fn patterns(scale: &Scale) -> Result<Parts> {
     Ok((claims, panels))
 }
 
-/// How much of it is in sequence.
+/// The sequential part of the pages, as a row.
 fn pattern(name: &str, pages: &[u64]) -> [String; 3] {
     let pairs = pages.windows(2);
     let part = |n: usize| 100.0 * n as f64 / pages.len().max(1) as f64;

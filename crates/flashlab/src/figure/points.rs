@@ -1,5 +1,5 @@
-//! Runs of a matrix of traces, policies and sizes of the cache: each is kept in a file as soon as
-//! it is done.
+//! The points of a matrix of traces, policies and cache sizes; each is saved in a file as soon as
+//! it is computed.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use stetfs_cache::PolicyKind;
 
-use super::card::{Card, Runner};
+use super::card::{Runner, Target};
 use super::parallel::parallel;
 use super::scale::Scale;
 use crate::command::bar;
@@ -19,11 +19,11 @@ use crate::run::{Outcome, run_cut, steady};
 use crate::saved::Saved;
 use crate::trace::Trace;
 
-/// Where a trace comes from.
+/// The source of a trace.
 #[derive(Clone, Debug)]
 pub(super) enum Source {
     Made(Workload),
-    /// Recorded, under the name of its file; whatever the seed.
+    /// A recorded trace with the name of its file; the same for all seeds.
     Recorded(String, Arc<Trace>),
 }
 
@@ -32,11 +32,11 @@ impl Source {
         workloads.iter().copied().map(Source::Made).collect()
     }
 
-    /// The traces in a directory, by the names of their files: what is kept of `mail.trace` is not
-    /// taken for that of the generated `mail`.
+    /// The traces in a directory, named by their files with the extension. So saved points of
+    /// `mail.trace` are not taken for those of the generated `mail`.
     ///
     /// # Errors
-    /// It cannot be read, or holds what is no trace.
+    /// The directory cannot be read, or a file is no trace.
     pub(super) fn recorded(dir: &Path) -> Result<Vec<Source>> {
         let told = || dir.display().to_string();
         let entries = std::fs::read_dir(dir).with_context(told)?;
@@ -62,7 +62,7 @@ impl Source {
         }
     }
 
-    /// The part of the paper's length that is run.
+    /// The part of the paper's length to run.
     fn part(&self, quick: bool) -> f64 {
         match self {
             Source::Made(workload) if quick => part(*workload),
@@ -78,19 +78,20 @@ impl Source {
     }
 }
 
-/// Where policies are compared: the same trace, cache and device.
+/// The conditions of a comparison: trace, cache and device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Place {
+    /// The device, and its layer if it is not the usual one.
     card: String,
     pub(super) workload: String,
     pub(super) seed: u64,
-    /// The part of the paper's length that the whole trace has, in thousandths.
+    /// The length of the whole trace, in thousandths of the paper's length.
     part: u64,
-    /// Whether the device was brought into a steady state before.
+    /// Whether the device was brought into a steady state first.
     steady: bool,
     /// The part of the trace that was run, in thousandths.
     pub(super) cut: u64,
-    /// MiB of cache.
+    /// Size of the cache in MiB.
     pub(super) cache: u64,
 }
 
@@ -101,18 +102,18 @@ impl Place {
     }
 }
 
-/// What a policy came to there.
+/// The result of a policy at a place.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Point {
     #[serde(flatten)]
     pub(super) place: Place,
-    /// The policy, or which of its runners.
+    /// The name of the policy, or of a runner of it.
     pub(super) policy: String,
     pub(super) hit_ratio: f64,
-    /// Pages.
+    /// Pages read and written.
     pub(super) read: u64,
     pub(super) written: u64,
-    /// Seconds of the model's time.
+    /// Simulated time in seconds.
     pub(super) elapsed: f64,
     pub(super) erases: u64,
 }
@@ -131,14 +132,14 @@ impl Point {
     }
 }
 
-/// Thousandths of the whole.
+/// A whole trace, in thousandths.
 const WHOLE: u64 = 1000;
 
 fn thousandths(part: f64) -> u64 {
     (part.clamp(0.0, 1.0) * WHOLE as f64).round() as u64
 }
 
-/// The points of a directory.
+/// The saved points of a directory.
 fn saved(dir: Option<&Path>) -> Result<Saved<Point>> {
     Saved::open(dir.map(|dir| dir.join("flash-points.jsonl")).as_deref())
 }
@@ -149,7 +150,7 @@ fn find(saved: &Saved<Point>, place: &Place, policy: &str) -> Option<Point> {
         .cloned()
 }
 
-/// The part of the paper's length that a first look runs.
+/// The part of the paper's length that a quick run uses.
 fn part(workload: Workload) -> f64 {
     match workload {
         Workload::Video | Workload::Mixed | Workload::VideoB | Workload::MixedB => 0.5,
@@ -163,16 +164,16 @@ fn part(workload: Workload) -> f64 {
     }
 }
 
-/// All policies on all of `workloads`, at each size of the cache, seed and cut of `scale`.
-pub(super) fn points(card: Card, workloads: &[Workload], scale: &Scale) -> Result<Vec<Point>> {
-    let sizes = card.sizes(scale.quick);
+/// Runs all policies on all of `workloads`, with each cache size, seed and cut of `scale`.
+pub(super) fn points(card: Target, workloads: &[Workload], scale: &Scale) -> Result<Vec<Point>> {
+    let sizes = scale.sizes(card);
     let sources = Source::made(workloads);
     runs(card, &sources, &Runner::all(), &sizes, scale)
 }
 
-/// The same of these runners, at these sizes of the cache, MiB.
+/// Runs these runners on these sources, with these cache sizes in MiB.
 pub(super) fn runs(
-    card: Card,
+    card: Target,
     sources: &[Source],
     runners: &[Runner],
     sizes: &[u64],
@@ -194,7 +195,7 @@ pub(super) fn runs(
         for source in sources {
             let part = source.part(scale.quick);
             let place = Place {
-                card: card.name().to_owned(),
+                card: card.name(),
                 workload: source.name().to_owned(),
                 seed,
                 part: thousandths(part),
@@ -210,7 +211,7 @@ pub(super) fn runs(
 }
 
 fn of_trace(
-    card: Card,
+    card: Target,
     place: &Place,
     trace: &dyn Fn() -> Arc<Trace>,
     all: &[(Runner, u64)],
@@ -277,7 +278,7 @@ fn of_trace(
     Ok(found)
 }
 
-/// A runner's time with a whole trace, for tests.
+/// A point with this time for a whole trace, for tests.
 #[cfg(test)]
 pub(super) fn timed(workload: &str, cache: u64, policy: String, elapsed: f64) -> Point {
     Point {
@@ -303,7 +304,7 @@ pub(super) fn timed(workload: &str, cache: u64, policy: String, elapsed: f64) ->
 mod tests {
     use super::*;
 
-    /// A recorded trace may be called as a generated one: their points are not each other's.
+    /// A recorded trace may have the name of a generated one; their points are kept apart.
     #[test]
     fn recorded_traces_have_names_of_their_own() -> Result<()> {
         let dir = tempfile::tempdir()?;
@@ -318,8 +319,8 @@ mod tests {
         Ok(())
     }
 
-    /// What was done before a run was ended is there for the next one; a line that was cut off, or
-    /// that another program left, is not.
+    /// Points of an interrupted run are found by the next one; lines that were cut off, or that
+    /// another program wrote, are not.
     #[test]
     fn points_are_kept() -> Result<()> {
         let dir = tempfile::tempdir()?;

@@ -1,37 +1,62 @@
-//! How large figures are.
+//! The scale of figures: the number and the size of runs.
 
 use std::path::PathBuf;
 
-use super::card::Card;
+use stetfs_flash::ftl::FtlKind;
 
-/// How large.
+use super::card::{Card, Target};
+use crate::generate::Workload;
+
+/// The scale of a computation.
 #[derive(Clone, Debug, Default)]
 pub struct Scale {
-    /// A first look: a part of the traces, and fewer sizes.
+    /// A first look: parts of the traces, and fewer sizes.
     pub quick: bool,
     /// The seed of the traces.
     pub seed: u64,
-    /// How many seeds are run from that one on, where traces are; at least one.
+    /// Number of seeds to run, from `seed` on; at least one.
     pub seeds: u64,
-    /// Where traces end beside their own ends, 0 to 1.
+    /// Parts of the traces at which results are also taken, 0 to 1.
     pub cuts: Vec<f64>,
-    /// Whether a trace is first run until its device is in a steady state.
+    /// Whether a trace first runs until its device is in a steady state.
     pub steady: bool,
-    /// The devices of figures that run on both; none are all.
+    /// The devices for figures that run on both; empty: all.
     pub cards: Vec<Card>,
-    /// A directory of recorded traces: those of held-out, in place of what is generated; for the
-    /// fitted costs to be judged by, too.
+    /// The translation layer of the card in place of FAST. With it, figures that run on both
+    /// devices run on the card only.
+    pub layer: Option<FtlKind>,
+    /// Sizes of the cache in MiB; empty: five of the device's.
+    pub caches: Vec<u64>,
+    /// The generated traces of the figure of layers; empty: all.
+    pub traces: Vec<Workload>,
+    /// A directory of recorded traces: for held-out in place of the generated ones, for fitted as
+    /// further traces to judge by, and for layers beside the others.
     pub recorded: Option<PathBuf>,
-    /// Where each point of a matrix is kept as soon as it is done, and looked for.
+    /// The directory in which the points of a matrix are saved, and looked up.
     pub save: Option<PathBuf>,
 }
 
 impl Scale {
     /// The devices of a figure that runs on both.
-    pub(super) fn cards(&self) -> &[Card] {
-        match self.cards.as_slice() {
-            [] => &Card::ALL,
-            some => some,
+    pub(super) fn targets(&self) -> Vec<Target> {
+        match (self.layer, self.cards.as_slice()) {
+            (Some(layer), _) => vec![Target::card(layer)],
+            (None, []) => Card::ALL.map(Target::usual).into(),
+            (None, some) => some.iter().copied().map(Target::usual).collect(),
+        }
+    }
+
+    /// The card with its layer.
+    pub(super) fn card(&self) -> Target {
+        self.layer
+            .map_or(Target::usual(Card::Microsd), Target::card)
+    }
+
+    /// Sizes of the cache in MiB on a device.
+    pub(super) fn sizes(&self, target: Target) -> Vec<u64> {
+        match self.caches.as_slice() {
+            [] => target.card.sizes(self.quick),
+            some => some.to_vec(),
         }
     }
 }

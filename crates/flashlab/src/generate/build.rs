@@ -1,28 +1,29 @@
-//! Building a large program again and again: four compilers side by side read a source and the
-//! headers that all use, and write an object each; when all are done they are read and linked. Each
-//! further build compiles some directories anew, in their places.
+//! Repeated builds of a large program. Four compilers work side by side; each reads a source and
+//! the common headers, and writes an object. Then all objects are read and linked. Each further
+//! build compiles some directories again, in place.
 
 use super::maker::Maker;
 
 const DIRECTORIES: u64 = 300;
-/// Files of a directory.
+/// Number of files in a directory.
 const FILES: u64 = 40;
-/// Pages of a file's room: a source's, and an object's.
+/// Pages of space for a source, and for an object.
 const SOURCE: u64 = 16;
 const OBJECT: u64 = 40;
-/// Pages of the headers, and of what is linked.
+/// Pages of the headers, and of the linked program.
 const HEADERS: u64 = 8192;
 const LINKED: u64 = 12_288;
-/// Compilers side by side.
+/// Number of compilers.
 const COMPILERS: usize = 4;
 /// Most pages of a request.
 const PIECE: u64 = 32;
 
-/// Where everything lies. Sources and headers are read only, beyond the range that is written.
+/// The places of everything. Sources and headers are only read; they lie beyond the range that is
+/// written.
 struct Places {
     inodes: u64,
     objects: u64,
-    /// Pages from a directory's objects to the next one's.
+    /// Pages from the objects of one directory to those of the next.
     apart: u64,
     linked: u64,
     headers: u64,
@@ -48,15 +49,15 @@ impl Places {
     }
 }
 
-/// A compiler at work.
+/// The state of a compiler.
 struct Compiler {
     file: u64,
-    /// Pages written of its object, and to be written.
+    /// Pages of its object that are written, and pages in all.
     at: u64,
     pages: u64,
 }
 
-/// Pages of a file that has room for some: the same each time.
+/// The length of a file in pages, at most `room`; always the same for a file.
 fn length(file: u64, room: u64) -> u64 {
     let mixed = (file + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33;
     1 + mixed % room * (mixed % 7) / 6
@@ -76,7 +77,7 @@ fn start(m: &mut Maker, places: &Places, file: u64) -> Compiler {
     }
 }
 
-/// The next piece of an object; true when it was the last.
+/// Writes the next piece of an object; true if it was the last one.
 fn go_on(m: &mut Maker, places: &Places, c: &mut Compiler) -> bool {
     let pages = m.random.u64(1..=PIECE).min(c.pages - c.at);
     m.write(places.object(c.file) + c.at, pages);
@@ -84,7 +85,7 @@ fn go_on(m: &mut Maker, places: &Places, c: &mut Compiler) -> bool {
     if c.at < c.pages {
         return false;
     }
-    // Inode, directory and bitmap of its directory.
+    // These are the inode, the directory and the bitmap.
     let metadata = places.inodes + c.file / FILES * 4;
     let inode = metadata + c.file % 2;
     for page in [inode, metadata + 2, metadata + 3] {
@@ -118,7 +119,7 @@ fn link(m: &mut Maker, places: &Places) {
         m.read(places.object(file), length(file, OBJECT));
         m.write(places.linked + file * each, each);
     }
-    // Its head is written last.
+    // The header is written last.
     m.write(places.linked, 1);
 }
 

@@ -1,17 +1,17 @@
-//! Dbench: clients, each with some files in block groups of its own over the whole volume, in turn
-//! by chance. A client writes a file in pieces of up to 64 KiB, reads it or another one back, and
-//! replaces it later in the same place.
+//! Dbench: clients that run in random order. Each has some files in block groups of its own, spread
+//! over the volume. A client writes a file in pieces of up to 64 KiB, reads it or another one back,
+//! and later replaces it in the same place.
 
 use super::maker::Maker;
 
-/// What the clients do.
+/// The parameters of the clients.
 pub(super) struct Params {
     clients: u64,
-    /// Files of a client.
+    /// Number of files of a client.
     files: usize,
-    /// How much rarer long files are.
+    /// Exponent that makes long files rare.
     shortness: f64,
-    /// How often a file is written out of turn.
+    /// Probability of writing a file out of turn.
     jumps: f64,
 }
 
@@ -22,7 +22,7 @@ pub(super) const PARAMS: Params = Params {
     jumps: 0.3,
 };
 
-/// Fewer clients with more files, that are shorter and written more out of turn.
+/// Fewer clients, with more and shorter files that are more often written out of turn.
 pub(super) const HELD_OUT: Params = Params {
     clients: 20,
     files: 300,
@@ -30,7 +30,7 @@ pub(super) const HELD_OUT: Params = Params {
     jumps: 0.6,
 };
 
-/// Pages of a block group: 128 MiB.
+/// Pages of a block group (128 MiB).
 const GROUP: u64 = 32_768;
 /// Most pages of a request.
 const PIECE: u64 = 16;
@@ -56,7 +56,7 @@ struct Client {
 fn client(m: &mut Maker, group: u64, params: &Params) -> Client {
     let mut start = group + 1024;
     let files = (0..params.files).map(|_| {
-        // From one page to 2 MiB, 64 pages on average.
+        // Lengths are 1 page to 2 MiB, 64 pages on average.
         let pages = m.skewed(1..513, params.shortness);
         let file = File { start, pages };
         start += pages + m.random.u64(..32);
@@ -71,7 +71,7 @@ fn client(m: &mut Maker, group: u64, params: &Params) -> Client {
     }
 }
 
-/// The inode, the directory, the bitmap.
+/// Writes the inode, the directory and the bitmap.
 fn metadata(m: &mut Maker, group: u64) {
     let bitmap = group + m.random.u64(..2);
     let inode = m.skewed(group + 2..group + 34, 1.0);
@@ -100,7 +100,8 @@ fn step(m: &mut Maker, c: &mut Client, params: &Params) {
     if matches!(c.doing, Doing::Writing) {
         metadata(m, c.group);
     }
-    // As many reads as writes are left to do, each of the file just done or of one near it.
+    // Reads are as likely as their share of the remaining work; they are of the last file or of one
+    // near it.
     if m.reads() {
         c.doing = Doing::Reading;
         if m.chance(0.5) {
@@ -126,7 +127,7 @@ pub(super) fn make(m: &mut Maker, params: &Params) {
         if let Some(c) = clients.get_mut(which) {
             step(m, c, params);
         }
-        // One journal-like log in the last group marks the end of the range.
+        // A log in the last group, like a journal, marks the end of the range.
         if m.chance(0.002) {
             let last = m.range - 1 - m.random.u64(..64);
             m.write(last, 1);

@@ -1,6 +1,6 @@
-//! A mail store, a file for each message: deliveries take the first gap that is large enough, or go
-//! behind the last one; new messages are read most; old and new ones are deleted. Each delivery and
-//! deletion changes inode, directory, bitmap and an index.
+//! A mail store with a file for each message. A delivery takes the first gap that is large enough,
+//! or goes behind the last message. New messages are read most often; old and new ones are deleted.
+//! Each delivery or deletion changes inode, directory, bitmap and an index.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use super::maker::Maker;
 
 const MAILBOXES: u64 = 64;
 
-/// Pages of a mailbox's bitmap, inodes, directory and index, in this order.
+/// Pages of the bitmap, the inodes, the directory and the index of a mailbox.
 const METADATA: [u64; 4] = [1, 64, 8, 24];
 
 struct Message {
@@ -18,11 +18,11 @@ struct Message {
 
 struct Mailbox {
     first: u64,
-    /// Where its messages end at most.
+    /// The end of the space for messages.
     end: u64,
-    /// Behind the last message.
+    /// The page behind the last message.
     next: u64,
-    /// The oldest first.
+    /// The messages, the oldest first.
     messages: VecDeque<Message>,
     gaps: Vec<Message>,
 }
@@ -38,7 +38,7 @@ impl Mailbox {
         }
     }
 
-    /// What a new or a deleted message changes beside its own pages.
+    /// Changes the metadata for a new or deleted message.
     fn change_metadata(&self, m: &mut Maker) {
         let mut first = self.first;
         for pages in METADATA {
@@ -48,7 +48,7 @@ impl Mailbox {
         }
     }
 
-    /// Room for a message; none when all is full.
+    /// Space for a message; `None` if the mailbox is full.
     fn place(&mut self, pages: u64) -> Option<u64> {
         if let Some(i) = self.gaps.iter().position(|gap| gap.pages >= pages) {
             let gap = &mut self.gaps[i];
@@ -68,7 +68,7 @@ impl Mailbox {
     }
 
     fn deliver(&mut self, m: &mut Maker) {
-        // From one page to 64, nine on average.
+        // Lengths are 1 to 64 pages, nine on average.
         let pages = m.skewed(1..65, 6.0);
         let at = loop {
             match self.place(pages) {
@@ -89,7 +89,7 @@ impl Mailbox {
         }
     }
 
-    /// Its index, and a message, the youngest most often.
+    /// Reads the index and a message, most often a young one.
     fn read(&self, m: &mut Maker) {
         let index = self.first + METADATA[..3].iter().sum::<u64>();
         m.read(index, METADATA[3]);

@@ -1,4 +1,4 @@
-//! A trace being made.
+//! The builder of generated traces.
 
 use std::ops::Range;
 
@@ -6,11 +6,11 @@ use fastrand::Rng;
 
 use crate::trace::{Op, Request};
 
-/// A trace being made. Requests beyond the sizes are left out.
+/// A trace under construction. Requests that would exceed the sizes are left out.
 pub(super) struct Maker {
     pub(super) random: Rng,
     pub(super) requests: Vec<Request>,
-    /// Microseconds.
+    /// Time in microseconds.
     pub(super) now: u64,
     pub(super) read_left: u64,
     pub(super) write_left: u64,
@@ -48,8 +48,8 @@ impl Maker {
         self.request(Op::Read, page, pages);
     }
 
-    /// One of `range`, the first the likeliest: the `skew`-th power of a uniform number; 1 is
-    /// uniform.
+    /// A random number of `range`; the first ones are most likely. It is the `skew`-th power of a
+    /// uniform number, so 1 is uniform.
     pub(super) fn skewed(&mut self, range: Range<u64>, skew: f64) -> u64 {
         let width = range.end - range.start;
         let at = (self.random.f64().powf(skew) * width as f64) as u64;
@@ -60,13 +60,13 @@ impl Maker {
         self.random.f64() < probability
     }
 
-    /// Whether to read next: as likely as reads are among what is left to do.
+    /// Whether to read next, with the probability of the share of reads in the remaining work.
     pub(super) fn reads(&mut self) -> bool {
         let left = (self.read_left + self.write_left).max(1);
         self.chance(self.read_left as f64 / left as f64)
     }
 
-    /// A range of `pages` pages that begins at `*next`, which moves behind it.
+    /// A region of `pages` pages at `*next`; moves `*next` behind it.
     pub(super) fn region(next: &mut u64, pages: u64) -> Range<u64> {
         let start = *next;
         *next += pages;

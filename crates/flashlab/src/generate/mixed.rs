@@ -1,21 +1,21 @@
-//! A phone: one of some applications at a time, each with a database in rollback mode, a rollback
-//! file and small cached files; photos in sequence; metadata. What is read besides are the
-//! applications themselves, beyond the range that is written.
+//! A phone that uses one of some applications at a time. Each has a database in rollback mode, a
+//! rollback file and small cached files. There are photos, written in sequence, and metadata. Reads
+//! are also of the applications themselves, which lie beyond the range that is written.
 
 use std::ops::Range;
 
 use super::maker::Maker;
 
-/// What one phone does.
+/// The parameters of a phone.
 pub(super) struct Params {
-    /// Applications.
+    /// Number of applications.
     apps: u64,
-    /// How much more often the first ones are used.
+    /// Exponent that makes the first applications more popular.
     popularity: f64,
-    /// How hot the hot rows of a database are.
+    /// Exponent that makes some rows of a database hotter.
     heat: f64,
-    /// Of a hundred things that an application does: transactions, cached files, reads of these,
-    /// reads of rows; photos are the rest.
+    /// Frequency of an application's actions in percent: transactions, cached files, reads of
+    /// these, reads of rows; the rest are photos.
     does: [u64; 4],
 }
 
@@ -26,7 +26,7 @@ pub(super) const PARAMS: Params = Params {
     does: [40, 25, 15, 18],
 };
 
-/// More applications, used more alike, flatter databases, more files and photos.
+/// More applications with more equal use, flatter databases, more files and photos.
 pub(super) const HELD_OUT: Params = Params {
     apps: 20,
     popularity: 1.2,
@@ -37,9 +37,9 @@ pub(super) const HELD_OUT: Params = Params {
 struct App {
     database: Range<u64>,
     rollback: Range<u64>,
-    /// Cached files.
+    /// Space of the cached files.
     files: Range<u64>,
-    /// Where the next file goes.
+    /// Place of the next file.
     next: u64,
     package: Range<u64>,
 }
@@ -66,7 +66,7 @@ fn cached_file(m: &mut Maker, app: &mut App, inodes: &Range<u64>, bitmaps: &Rang
     if app.next + pages > app.files.end {
         app.next = app.files.start;
     }
-    // Files are spread: another one is being replaced, not always the next.
+    // Files are spread: sometimes another file than the next one is replaced.
     if m.chance(0.3) {
         app.next = m.skewed(app.files.start..app.files.end - pages, 1.0);
     }
@@ -103,7 +103,7 @@ pub(super) fn make(m: &mut Maker, params: &Params) {
         let Some(app) = apps.get_mut(which) else {
             continue;
         };
-        // It starts: parts of its package are read in sequence.
+        // The application starts: parts of its package are read in sequence.
         for _ in 0..m.random.u64(2..8) {
             let pages = m.random.u64(16..=128);
             let at = m.skewed(app.package.start..app.package.end - pages, 2.0);

@@ -1,6 +1,6 @@
-//! Traces by seed, like the paper's four: of the sizes of table 2-2, with the structure of their
-//! programs. The paper's own are not public; what of theirs is not told there was chosen once, and
-//! is written at each generator.
+//! Generated traces, by seed, in the style of the paper's four: with the sizes of table 2-2 and the
+//! structure of their programs. The paper's own traces are not public. Details that it does not
+//! give were chosen once; each generator documents them.
 
 mod build;
 mod dbench;
@@ -18,7 +18,7 @@ use crate::page::PAGE;
 use crate::trace::Trace;
 use maker::Maker;
 
-/// The paper's workloads.
+/// The generated workloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
 pub enum Workload {
     /// Watching streamed videos on a phone.
@@ -45,7 +45,7 @@ pub enum Workload {
     Wal,
 }
 
-/// Sizes of table 2-2, in pages.
+/// The sizes of table 2-2 in pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Sizes {
     read: u64,
@@ -53,13 +53,13 @@ struct Sizes {
     range: u64,
 }
 
-/// Pages in so many tenths of a MiB.
+/// The pages of a number of tenths of a MiB.
 const fn tenths(mib: u64) -> u64 {
     mib * (1 << 20) / 10 / PAGE
 }
 
 impl Workload {
-    /// All, in the paper's order.
+    /// The paper's workloads, in its order.
     pub const ALL: [Workload; 4] = [
         Workload::Video,
         Workload::Mixed,
@@ -67,8 +67,8 @@ impl Workload {
         Workload::Tpcc,
     ];
 
-    /// Those that nothing was fitted to: other parameters of the same programs, other sizes and
-    /// ranges; and other programs. Each was chosen once, before any policy was run on it.
+    /// Held-out workloads, which no policy was fitted to: the same programs with other parameters,
+    /// sizes and ranges; and other programs. Each was chosen once, before any policy ran on it.
     pub const HELD_OUT: [Workload; 7] = [
         Workload::VideoB,
         Workload::MixedB,
@@ -117,8 +117,8 @@ impl Workload {
         }
     }
 
-    /// MiB read, written, and from the first page written to the last, as table 2-2 has them; ours
-    /// of those held out.
+    /// MiB read, MiB written, and MiB from the first page written to the last, as in table 2-2; for
+    /// held-out workloads our own.
     pub fn paper(self) -> [f64; 3] {
         let Sizes {
             read,
@@ -128,7 +128,7 @@ impl Workload {
         [read, written, range].map(|pages| (pages * PAGE) as f64 / f64::from(1 << 20))
     }
 
-    /// The trace of a seed: `part` of the paper's length (0 to 1), over the paper's range.
+    /// The trace of a seed, with `part` (0 to 1) of the paper's length, over the paper's range.
     pub fn generate(self, seed: u64, part: f64) -> Trace {
         let sizes = self.sizes();
         let share = |pages: u64| (pages as f64 * part.clamp(0.0, 1.0)) as u64;

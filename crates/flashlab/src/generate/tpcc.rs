@@ -1,25 +1,25 @@
-//! TPC-C on InnoDB: pages of 16 KiB behind a buffer pool of its own. Transactions append to the
-//! redo log; pages are flushed in batches, first into the doublewrite buffer, then to their places:
-//! hot rows, the ends of growing tables, all others; sometimes with neighbours of the same extent.
-//! Reads are what the buffer pool missed.
+//! TPC-C on InnoDB: pages of 16 KiB behind InnoDB's own buffer pool. Transactions append to the
+//! redo log. Pages are flushed in batches, first into the doublewrite buffer, and then to their
+//! places: hot rows, the ends of growing tables, and all others, sometimes with neighbours of the
+//! same extent. Reads are the misses of the buffer pool.
 
 use std::ops::Range;
 
 use super::maker::Maker;
 
-/// Pages of 4 KiB of a page of InnoDB, and of an extent.
+/// Pages of 4 KiB in a page of InnoDB, and in an extent.
 const INNODB: u64 = 4;
 const EXTENT: u64 = 256;
 
-/// What the database does.
+/// The parameters of the database.
 pub(super) struct Params {
-    /// Where the hot rows lie, as parts of all.
+    /// The range of the hot rows, in parts of the whole.
     hot: [f64; 2],
-    /// How much more often the first of them are used.
+    /// Exponent that makes the first hot rows hotter.
     heat: f64,
-    /// Of a hundred pages: ends of growing tables, and hot rows; the rest is anywhere.
+    /// Frequency of pages in percent: ends of growing tables, and hot rows; the rest is anywhere.
     pages: [u64; 2],
-    /// How often neighbours are written along.
+    /// Probability of writing neighbours as well.
     neighbours: f64,
 }
 
@@ -30,7 +30,7 @@ pub(super) const PARAMS: Params = Params {
     neighbours: 0.2,
 };
 
-/// More that is hot, hotter at one end, less of it at the ends of tables, more neighbours.
+/// More hot rows, hotter at one end; fewer writes to the ends of tables; more neighbours.
 pub(super) const HELD_OUT: Params = Params {
     hot: [0.55, 0.8],
     heat: 3.0,
@@ -41,12 +41,12 @@ pub(super) const HELD_OUT: Params = Params {
 struct Tables {
     all: Range<u64>,
     hot: Range<u64>,
-    /// Growing tables: where each ends.
+    /// The ends of the growing tables.
     ends: [u64; 4],
 }
 
 impl Tables {
-    /// A page of some table, aligned.
+    /// A random page of a table, aligned to pages of InnoDB.
     fn page(&mut self, m: &mut Maker, params: &Params) -> u64 {
         let kind = m.random.u64(..100);
         let [ends, hot] = params.pages;
@@ -81,7 +81,7 @@ pub(super) fn make(m: &mut Maker, params: &Params) {
     };
     let (mut logged, mut binlogged) = (0, 0);
     while !m.is_done() {
-        // Commits: the last page of the log is written again by the next one.
+        // Each commit rewrites the last page of the log.
         for _ in 0..m.random.u64(4..24) {
             let pages = m.random.u64(1..=2);
             let room = redo.end - redo.start;

@@ -1,19 +1,19 @@
-//! Streaming: files of some MiB that are written in sequence over and over, with the updates of
+//! Streaming: files of some MiB that are written in sequence over and over, with updates of
 //! metadata and of a small database between the chunks.
 
 use std::ops::RangeInclusive;
 
 use super::maker::Maker;
 
-/// What one phone's player does.
+/// The parameters of a phone's player.
 pub(super) struct Params {
     /// Pages of a file.
     file: u64,
     /// Pages of a chunk.
     chunk: RangeInclusive<u64>,
-    /// How often a chunk ends within a page.
+    /// Probability that a chunk ends within a page.
     within: f64,
-    /// Chunks to an update of the database.
+    /// Number of chunks per update of the database.
     updates: u64,
 }
 
@@ -49,7 +49,7 @@ pub(super) fn make(m: &mut Maker, params: &Params) {
         while at < file_pages && !m.is_done() {
             let pages = m.random.u64(params.chunk.clone()).min(file_pages - at);
             m.write(file + at, pages);
-            // A chunk ends within a page, so the next one begins with it.
+            // The chunk ends within a page, so the next chunk begins with that page.
             at += pages;
             if at < file_pages && m.chance(params.within) {
                 at -= 1;
@@ -77,7 +77,7 @@ pub(super) fn make(m: &mut Maker, params: &Params) {
                 m.read(page, 1);
             }
         }
-        // What was read at the end of the trace is little in any case.
+        // The rest of the reads, at the end of the trace, is small in any case.
         if m.write_left == 0 {
             let left = m.read_left;
             m.read(database.start, left);

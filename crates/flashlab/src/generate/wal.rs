@@ -1,6 +1,6 @@
-//! Databases with a write-ahead log each (SQLite): transactions append frames of a page and a head
-//! to the log; when it has a thousand of them the pages go to the database in order, and the log
-//! begins again. Some transactions append many rows.
+//! Databases with a write-ahead log each, as in SQLite. Transactions append frames (a header and a
+//! page) to the log. After a thousand frames the pages are written to the database in order, and
+//! the log begins again. Some transactions append many rows.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -8,21 +8,21 @@ use std::ops::Range;
 use super::maker::Maker;
 
 const DATABASES: u64 = 5;
-/// Frames of a log before they go home.
+/// Number of frames in a log before a checkpoint.
 const CHECKPOINT: u64 = 1000;
-/// Pages of a log's room.
+/// Pages of space for a log.
 const LOG: u64 = 2560;
-/// Bytes of a frame's head, and of a page.
+/// Bytes of a frame's header, and of a page.
 const HEAD: u64 = 24;
 const PAGE: u64 = crate::page::PAGE;
 
 struct Database {
     log: u64,
     pages: Range<u64>,
-    /// Behind its last page that was ever used.
+    /// The page behind the last one in use.
     end: u64,
     frames: u64,
-    /// Pages in the log.
+    /// The pages that are in the log.
     logged: BTreeSet<u64>,
 }
 
@@ -38,12 +38,12 @@ impl Database {
         }
     }
 
-    /// A row's page: the inner pages of its tree are few and hot.
+    /// A random page with rows; the first pages are the hot ones, as the inner pages of a tree are.
     fn page(&self, m: &mut Maker) -> u64 {
         m.skewed(self.pages.start..self.end, 3.0)
     }
 
-    /// Appends pages to the log: the page in which the last frame ended is written again.
+    /// Appends pages to the log; the page in which the last frame ended is rewritten.
     fn commit(&mut self, m: &mut Maker, changed: &[u64]) {
         let byte = |frames: u64| frames * (PAGE + HEAD);
         let first = byte(self.frames) / PAGE;
@@ -65,8 +65,8 @@ impl Database {
         self.commit(m, &changed);
     }
 
-    /// Rows by the hundred go behind the end; at the end of its room the database is half as large
-    /// again.
+    /// Appends hundreds of rows to the database. When its space is full, it shrinks to half of the
+    /// space.
     fn load(&mut self, m: &mut Maker) {
         let rows = m.random.u64(64..1024).min(self.pages.end - self.end);
         let changed: Vec<u64> = (self.end..self.end + rows).collect();

@@ -1,9 +1,9 @@
-//! The file format of traces (docs/format/trace.md): a head, then about four bytes a request.
+//! The file format of traces (docs/format/trace.md): a header, then about four bytes per request.
 
 use super::request::{MOST_PAGES, Op, Request, Trace, TraceError};
 
 const MAGIC: &[u8; 8] = b"STETTRC1";
-/// Magic, bytes of a page, zero, requests.
+/// Bytes of the header: magic number, bytes of a page, zero, number of requests.
 const HEAD: usize = 8 + 4 + 4 + 8;
 
 /// Whether a file begins like a trace.
@@ -24,7 +24,7 @@ fn take(from: &mut &[u8]) -> Result<u64, TraceError> {
     for shift in (0..64).step_by(7) {
         let (byte, rest) = from
             .split_first()
-            .ok_or(TraceError::Format("it ends early"))?;
+            .ok_or(TraceError::Format("the file is cut off"))?;
         *from = rest;
         let bits = u64::from(byte & 0x7F);
         if bits << shift >> shift != bits {
@@ -38,7 +38,8 @@ fn take(from: &mut &[u8]) -> Result<u64, TraceError> {
     Err(TraceError::Format("a number is too long"))
 }
 
-/// A difference as a number that is small when the difference is: 0, -1, 1, -2 …
+/// Maps a difference to an unsigned number that is small if the difference is: 0, -1, 1, -2 become
+/// 0, 1, 2, 3.
 fn fold(difference: i64) -> u64 {
     (difference << 1 ^ difference >> 63) as u64
 }
@@ -47,7 +48,7 @@ fn unfold(n: u64) -> i64 {
     (n >> 1) as i64 ^ -((n & 1) as i64)
 }
 
-/// The bytes of a trace.
+/// Encodes a trace.
 pub fn write(trace: &Trace) -> Vec<u8> {
     let mut out = Vec::with_capacity(HEAD + trace.requests.len() * 5);
     out.extend_from_slice(MAGIC);
@@ -68,26 +69,26 @@ pub fn write(trace: &Trace) -> Vec<u8> {
     out
 }
 
-/// The trace in a file's bytes.
+/// Decodes a trace.
 ///
 /// # Errors
-/// They are none, or not all of one.
+/// The bytes are no trace, or only a part of one.
 pub fn read(file: &[u8]) -> Result<Trace, TraceError> {
     let (head, mut rest) = file
         .split_at_checked(HEAD)
-        .ok_or(TraceError::Format("it is too short"))?;
+        .ok_or(TraceError::Format("the file is too short"))?;
     if !is_one(head) {
-        return Err(TraceError::Format("it begins otherwise"));
+        return Err(TraceError::Format("wrong magic number"));
     }
     let field = |at: usize| {
         let bytes = head.get(at..at + 8).and_then(|b| b.try_into().ok());
         u64::from_le_bytes(bytes.unwrap_or_default())
     };
     if field(8) != crate::page::PAGE {
-        return Err(TraceError::Format("its pages have another size"));
+        return Err(TraceError::Format("unsupported page size"));
     }
     let count = field(16);
-    // Each has three bytes at least: a false count takes no memory.
+    // A request has at least three bytes, so a wrong count allocates no excessive memory.
     let mut requests = Vec::with_capacity(count.min(rest.len() as u64 / 3) as usize);
     let (mut time, mut end) = (0u64, 0u64);
     for _ in 0..count {
@@ -100,7 +101,7 @@ pub fn read(file: &[u8]) -> Result<Trace, TraceError> {
         end = page
             .checked_add(u64::from(pages))
             .filter(|end| *end <= MOST_PAGES)
-            .ok_or(TraceError::Format("a page is too far out"))?;
+            .ok_or(TraceError::Format("a page number is too large"))?;
         requests.push(Request {
             time,
             op,
@@ -110,7 +111,7 @@ pub fn read(file: &[u8]) -> Result<Trace, TraceError> {
     }
     match rest {
         [] => Ok(Trace { requests }),
-        _ => Err(TraceError::Format("something follows its end")),
+        _ => Err(TraceError::Format("extra bytes after the end")),
     }
 }
 
@@ -136,7 +137,7 @@ mod tests {
         let file = write(&trace);
         assert!(file.len() < 12 * trace.requests.len());
         assert_eq!(read(&file).unwrap(), trace);
-        // Any part of it is refused, and so is more than it.
+        // Each proper part is refused, and so is a longer file.
         for len in [0, 7, 20, HEAD, HEAD + 5, file.len() - 1] {
             assert!(read(&file[..len]).is_err(), "{len}");
         }

@@ -1,4 +1,4 @@
-//! Traces of others: a request a line.
+//! Readers of other trace formats with one request per line.
 
 use clap::ValueEnum;
 
@@ -8,22 +8,23 @@ use crate::page::PAGE;
 /// Bytes of a sector.
 const SECTOR: u64 = 512;
 
-/// How a line is to be understood.
+/// The format of the lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Dialect {
-    /// Seconds, `R` or `W`, page of 4096 bytes, and pages if more than one: separated by commas.
+    /// Seconds, `R` or `W`, page of 4096 bytes, and the number of pages if more than one; separated
+    /// by commas.
     Csv,
     /// MSR Cambridge (SNIA): Timestamp, Hostname, DiskNumber, Type, Offset, Size, ResponseTime,
-    /// with commas. Bytes; time in 100 ns.
+    /// separated by commas; offset and size in bytes, time in 100 ns.
     Msr,
-    /// Text of blkparse, as SNIA has it too: the queue events (Q) with sectors of 512 bytes.
+    /// Text of blkparse, also at SNIA: the queue events (Q), in sectors of 512 bytes.
     Blkparse,
     /// FIU (SNIA): time in ns, pid, process, sector of 512 bytes, sectors, W or R, major, minor,
-    /// hash; blanks between.
+    /// hash; separated by blanks.
     Fiu,
 }
 
-/// Bytes that a request asks for.
+/// A request in bytes.
 struct Bytes {
     micros: u64,
     op: Op,
@@ -41,11 +42,12 @@ impl Dialect {
         }
     }
 
-    /// The trace in a text. Pages that a request touches in part count as whole. Times begin at 0.
+    /// Reads the trace in a text. Pages that a request touches in part count as whole. Times begin
+    /// at 0. Empty lines, comments (`#`) and a heading are skipped, and so are other lines of
+    /// blkparse.
     ///
     /// # Errors
-    /// A line that means nothing. Empty lines, comments (`#`) and a heading are passed over, and so
-    /// is what blkparse prints beside the events.
+    /// A line that is no request.
     pub fn read(self, text: &[u8]) -> Result<Trace, TraceError> {
         let mut requests = Vec::new();
         let mut first = None;
@@ -94,7 +96,7 @@ fn op(text: &str) -> Option<Op> {
     }
 }
 
-/// Seconds with a fraction, exactly.
+/// Converts seconds with a fraction to microseconds, exactly.
 fn micros(seconds: &str) -> Option<u64> {
     let (whole, part) = seconds.split_once('.').unwrap_or((seconds, "0"));
     let digits: String = part.chars().chain("000000".chars()).take(6).collect();
@@ -130,7 +132,8 @@ fn msr(line: &str) -> Option<Bytes> {
     })
 }
 
-/// `8,0 1 17 0.000123456 1234 Q WS 1234567 + 8 [process]`; other events and totals are nothing.
+/// Parses a line such as `8,0 1 17 0.000123456 1234 Q WS 1234567 + 8 [process]`; other events and
+/// totals give `None`.
 fn blkparse(line: &str) -> Option<Bytes> {
     let fields: Vec<&str> = line.split_whitespace().collect();
     let &[_, _, _, time, _, "Q", kind, sector, "+", sectors, ..] = &fields[..] else {
@@ -221,7 +224,7 @@ CPU0 (8,0):
         }
         assert!(Dialect::Msr.read(b"1,2,3\n").is_err());
         assert!(Dialect::Fiu.read(b"1 2 3\n").is_err());
-        // The far end of the numbers is refused, not wrapped around.
+        // Numbers beyond the largest page are refused, and do not wrap around.
         assert!(Dialect::Csv.read(b"0,W,4503599627370495,99\n").is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! Traces: who read and wrote which pages, and when.
+//! Traces: requests to pages, with their times.
 
 mod format;
 mod lines;
@@ -13,18 +13,18 @@ pub use format::{read, write};
 pub use lines::Dialect;
 pub use request::{Op, Request, Trace, TraceError};
 
-/// The figures of table 2-2, in MiB.
+/// A summary of a trace, with the columns of table 2-2, in MiB.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Summary {
-    /// Requests.
+    /// Number of requests.
     pub requests: u64,
-    /// Read.
+    /// Amount read in MiB.
     pub read_mib: f64,
-    /// Written.
+    /// Amount written in MiB.
     pub written_mib: f64,
-    /// From the first page that is written to the last.
+    /// Distance from the first page written to the last, in MiB.
     pub write_range_mib: f64,
-    /// Pages that are written, each counted once.
+    /// Pages written, each counted once, in MiB.
     pub write_footprint_mib: f64,
 }
 
@@ -33,10 +33,10 @@ fn mib(pages: u64) -> f64 {
 }
 
 impl Trace {
-    /// Reads a file: of our own format, or lines in `dialect`.
+    /// Loads a file: in StetFS's format, or lines in `dialect`.
     ///
     /// # Errors
-    /// It cannot be read, or is none.
+    /// The file cannot be read, or is no trace.
     pub fn load(path: &Path, dialect: Option<Dialect>) -> Result<Trace, TraceError> {
         let file = std::fs::read(path)?;
         match dialect {
@@ -46,18 +46,18 @@ impl Trace {
         }
     }
 
-    /// Pages asked for.
+    /// Number of pages accessed.
     pub fn pages(&self) -> u64 {
         self.requests.iter().map(|r| u64::from(r.pages)).sum()
     }
 
-    /// One page behind the last.
+    /// The page behind the last one.
     pub fn end(&self) -> u64 {
         let end = |r: &Request| r.page.saturating_add(u64::from(r.pages));
         self.requests.iter().map(end).max().unwrap_or_default()
     }
 
-    /// What is in it.
+    /// A summary of the trace.
     pub fn summary(&self) -> Summary {
         let of = |op: Op| self.requests.iter().filter(move |r| r.op == op);
         let pages = |op| of(op).map(|r| u64::from(r.pages)).sum();

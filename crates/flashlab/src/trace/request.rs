@@ -1,34 +1,34 @@
-//! What a trace is.
+//! Requests and traces in memory, and errors of reading them.
 
 use serde::Serialize;
 
 use crate::page::PAGE;
 
-/// Reading or writing.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Op {
-    /// Reading.
+    /// A read.
     Read,
-    /// Writing.
+    /// A write.
     Write,
 }
 
 /// One request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// When, microseconds since the first.
+    /// Time in microseconds since the first request.
     pub time: u64,
-    /// What.
+    /// The kind.
     pub op: Op,
     /// The first page, in pages of 4096 bytes.
     pub page: u64,
-    /// How many, at least 1.
+    /// Number of pages, at least 1.
     pub pages: u32,
 }
 
 impl Request {
-    /// For `len` bytes from `offset` on: pages that are touched in part count as whole, and a
-    /// request for nothing touches one. `None` beyond what a volume can have.
+    /// The request for `len` bytes from `offset` on. Pages that are touched in part count as whole,
+    /// and an empty request touches one page. `None` if it is beyond the largest volume.
     pub fn of_bytes(time: u64, op: Op, offset: u64, len: u64) -> Option<Request> {
         let end = offset.checked_add(len.max(1))?.div_ceil(PAGE);
         let page = offset / PAGE;
@@ -42,30 +42,30 @@ impl Request {
     }
 }
 
-/// Requests in the order of time.
+/// A trace: requests in the order of time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
-    /// All of them.
+    /// The requests.
     pub requests: Vec<Request>,
 }
 
-/// Why a trace cannot be read.
+/// The reason why a trace cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// The file cannot be read.
     #[error(transparent)]
     Io(#[from] std::io::Error),
-    /// It is no trace, or not a whole one.
+    /// The file is no trace, or only a part of one.
     #[error("not a trace of StetFS: {0}")]
     Format(&'static str),
-    /// A line means nothing.
-    #[error("line {line}: {text:?} is no request in {dialect}")]
+    /// A line is no request.
+    #[error("line {line}: {text:?} is not a request in {dialect}")]
     Line {
-        /// Counted from 1.
+        /// The line's number, counted from 1.
         line: usize,
         /// The line.
         text: String,
-        /// What it was read as.
+        /// The format that was expected.
         dialect: &'static str,
     },
 }

@@ -1,4 +1,4 @@
-//! The server's end: starting the helper, and asking it.
+//! The server's side: it starts the helper, and sends it orders and questions.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,35 +12,36 @@ use rustix::net::SendFlags;
 use stetfs::low::{Connect, NbdAddress};
 
 use super::message::{self, Answer, Order, Question};
-use crate::passing;
+use crate::system::passing;
 
-/// The name under which this program is started as a helper.
+/// The program name under which the helper is started.
 pub const HELPER: &str = "stetfs-helper";
 
-/// The server's end.
+/// The server's side of the helper.
 #[derive(Debug)]
 pub struct Helper {
     pid: u32,
-    /// Orders may take as long as the unmount that they wait for, …
+    /// The socket for orders, which may take as long as the unmount that they wait for.
     orders: Mutex<OwnedFd>,
-    /// … and questions come from requests that an unmount waits for.
+    /// The socket for questions. It is separate, as an unmount waits for the requests that ask
+    /// them.
     questions: Mutex<OwnedFd>,
-    /// Servers of volumes, and a socket for each through which connections to it come: the helper
-    /// may wait for one for long, and an unmount for that.
+    /// The volume's servers, with a socket for each through which connections to it come. They are
+    /// separate, as the helper may wait for a server for long, and an unmount waits for that.
     ways: Vec<(NbdAddress, Mutex<OwnedFd>)>,
     asked: AtomicU64,
 }
 
-/// The one of this process.
+/// The helper of this process.
 static OURS: OnceLock<Helper> = OnceLock::new();
 
-/// Starts the helper of this process, which may then give its privileges away. Once a process.
+/// Starts the helper of this process, which may then give its privileges away. Once per process.
 ///
-/// All that it is told, it is told here, before the volume is looked at: that it hears of the mount
-/// from the mounter, through `facts`, and connects to these servers.
+/// The helper gets all its information here, before the volume is read: it learns of the mount from
+/// the mounter, through `facts`, and connects to these servers.
 ///
 /// # Errors
-/// It cannot be started.
+/// The helper cannot be started.
 pub fn start_helper(facts: Option<OwnedFd>, servers: &[NbdAddress]) -> io::Result<&'static Helper> {
     let ((orders, its_orders), (questions, its_questions)) = (passing::pair()?, passing::pair()?);
     let started = Command::new("/proc/self/exe")
@@ -66,18 +67,18 @@ pub fn start_helper(facts: Option<OwnedFd>, servers: &[NbdAddress]) -> io::Resul
         ways,
         asked: AtomicU64::new(0),
     };
-    // It is not waited for: it ends after this process.
+    // There is no wait for it: it ends after this process.
     OURS.set(helper)
         .map_err(|_| io::Error::from(io::ErrorKind::AlreadyExists))?;
     OURS.get().ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
-/// Has the socket removed at which the server could be asked. Whether somebody does.
+/// Has the socket for queries to the server removed. Returns whether a helper did.
 pub fn hush() -> bool {
     ours().is_some_and(|helper| helper.order(Order::Hush).is_ok())
 }
 
-/// The helper of this process; none in one that keeps its privileges.
+/// The helper of this process; `None` if the process keeps its privileges.
 pub(crate) fn ours() -> Option<&'static Helper> {
     OURS.get()
 }
@@ -91,7 +92,7 @@ impl Helper {
     /// Has a change made, and waits for it.
     ///
     /// # Errors
-    /// Why it was not made; ECONNRESET or EPIPE if the helper is gone.
+    /// The error of the change; ECONNRESET or EPIPE if the helper is gone.
     pub(crate) fn order(&self, order: Order) -> io::Result<()> {
         let answer = exchange(&self.orders, &order.to_bytes())?;
         match Answer::from_bytes(&answer) {
@@ -103,20 +104,20 @@ impl Helper {
         }
     }
 
-    /// Says something else than an order, as nobody does who was not taken over.
+    /// Sends something other than an order, as only a compromised server would.
     #[cfg(debug_assertions)]
     pub(crate) fn lie(&self, text: &[u8]) {
         let _ = exchange(&self.orders, text);
     }
 
-    /// Asks, which takes longer than most requests. `None`: nobody knows.
+    /// Asks a question, which takes longer than most requests. `None` if the answer is unknown.
     pub(crate) fn ask(&self, question: Question) -> Option<Answer> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         let answer = exchange(&self.questions, &question.to_bytes());
         answer.ok().as_deref().and_then(Answer::from_bytes)
     }
 
-    /// Questions that were asked so far.
+    /// Number of questions asked so far.
     pub(crate) fn questions(&self) -> u64 {
         self.asked.load(Ordering::Relaxed)
     }
@@ -134,7 +135,7 @@ impl Connect for Helper {
     }
 }
 
-/// Sends a message and waits for its answer: empty if the other end is gone.
+/// Sends a message and waits for its answer; empty if the other end is gone.
 fn exchange(socket: &Mutex<OwnedFd>, message: &[u8]) -> io::Result<Vec<u8>> {
     let socket = socket.lock();
     rustix::net::send(&*socket, message, SendFlags::NOSIGNAL)?;

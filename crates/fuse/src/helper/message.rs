@@ -1,4 +1,4 @@
-//! What the server and its helper say to each other: messages of a socket that keeps them apart
+//! The messages between the server and its helper, over a socket that preserves message boundaries
 //! (SOCK_SEQPACKET).
 
 use std::ffi::OsStr;
@@ -13,13 +13,13 @@ use rustix::net::RecvFlags;
 use stetfs::low::NbdAddress;
 
 use crate::mount::Unmount;
-use crate::mounted::Mounted;
-use crate::mountinfo::{MountEntry, bytes};
+use crate::mount::mounted::Mounted;
+use crate::mount::mountinfo::{MountEntry, bytes};
 
-/// No order, question or answer is longer.
+/// Maximum length of an order, question or answer in bytes.
 const LONGEST: usize = 64;
 
-/// The next of them; empty when the other end is closed.
+/// Receives the next message; empty when the other end is closed.
 pub(super) fn receive(socket: impl AsFd) -> io::Result<Vec<u8>> {
     let mut buf = [0; LONGEST];
     loop {
@@ -46,18 +46,18 @@ fn concat<const N: usize>(words: [u64; N]) -> Vec<u8> {
     words.iter().flat_map(|w| w.to_ne_bytes()).collect()
 }
 
-/// A change.
+/// An order to change something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// Takes the mount down.
+    /// Unmounts.
     Unmount(Unmount),
-    /// Gives it these flags.
+    /// Gives the mount these flags.
     Remount(MountFlags),
-    /// Ends its connection.
+    /// Ends the mount's connection.
     Abort,
-    /// Lets the kernel forget what it holds of the loop device.
+    /// Drops the kernel's cache of the loop device.
     Forget,
-    /// Removes the socket at which the server could be asked.
+    /// Removes the socket for queries to the server.
     Hush,
 }
 
@@ -89,24 +89,24 @@ impl Order {
     }
 }
 
-/// What is asked of a thread that waits for an answer of the server's.
+/// A question about a thread that waits for an answer of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Question {
-    /// What it is about to do with a file ([`crate::calls::Intent`]).
+    /// Its intent with a file ([`crate::helper::calls::Intent`]).
     Intent { pid: u32 },
-    /// Flags of the descriptor through which it changes this inode.
+    /// The flags of the descriptor through which it changes this inode.
     TargetFlags { pid: u32, ino: u32 },
-    /// The word that the argument of the ioctl points to in which it waits, if that is `command`.
+    /// The word that the argument of its ioctl points to, if the ioctl is `command`.
     IoctlWord { pid: u32, command: u32 },
-    /// Its program, and which of its descriptors it uses: 1 and the number, or 0.
+    /// Its process, and the descriptor that it uses: 1 and the number, or 0.
     Descriptor { pid: u32 },
     /// Whether it has this capability here: 1 or 0.
     Capable { pid: u32, capability: u32 },
-    /// Its user and group for file systems.
+    /// Its user and group ids for file systems.
     Ids { pid: u32 },
     /// Whether it is in the supplementary group: 1 or 0.
     InGroup { pid: u32, gid: u32 },
-    /// Whether it and the other are threads of one process: 1 or 0.
+    /// Whether it and `other` are threads of one process: 1 or 0.
     OneProcess { pid: u32, other: u32 },
 }
 
@@ -145,7 +145,7 @@ impl Question {
     }
 }
 
-/// What is known, in numbers.
+/// An answer, in numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Answer(pub(crate) [u64; 3]);
 
@@ -154,14 +154,14 @@ impl Answer {
         concat(self.0)
     }
 
-    /// `None`: nobody knows, or nobody is there.
+    /// Decodes an answer; `None` if it is unknown, or the helper is gone.
     pub(super) fn from_bytes(bytes: &[u8]) -> Option<Answer> {
         words(bytes).map(Answer)
     }
 }
 
-/// The mount: device number, type, flags, namespace if it is another, directory, loop device if
-/// there is one.
+/// Encodes a mount: device number, type, flags, namespace if it is another, directory, loop device
+/// if there is one.
 pub(crate) fn about(mounted: &Mounted, flags: MountFlags, device: Option<&Path>) -> Vec<u8> {
     let namespace = mounted.namespace().map(|n| n.to_string());
     let flags = flags.bits().to_string();
@@ -176,7 +176,7 @@ pub(crate) fn about(mounted: &Mounted, flags: MountFlags, device: Option<&Path>)
     parts.join(&0)
 }
 
-/// The mount, its flags, and the loop device.
+/// Decodes a mount, its flags, and the loop device.
 pub(crate) fn read_about(text: &[u8]) -> Option<(Mounted, MountFlags, Option<PathBuf>)> {
     let mut parts = text.split(|b| *b == 0);
     let mut next = || parts.next();
@@ -200,8 +200,8 @@ pub(crate) fn read_about(text: &[u8]) -> Option<(Mounted, MountFlags, Option<Pat
     Some((mounted, flags, (!device.is_empty()).then(|| path(device))))
 }
 
-/// The message of the mounter to the helper: the mount, and the name of the server's socket if it
-/// has one.
+/// Encodes the message of the mounter to the helper: the mount, and the name of the server's socket
+/// if it has one.
 pub(crate) fn facts(
     mounted: &Mounted,
     flags: MountFlags,
@@ -212,7 +212,7 @@ pub(crate) fn facts(
     [entrance.unwrap_or_default().as_bytes(), &about].join(&0)
 }
 
-/// What the helper knows of the mount.
+/// The helper's knowledge of the mount.
 #[derive(Debug)]
 pub(super) struct Facts {
     pub(super) mounted: Mounted,
@@ -234,7 +234,7 @@ pub(super) fn read_facts(text: &[u8]) -> Option<Facts> {
     })
 }
 
-/// The way of a helper: the addresses of the servers that it connects to.
+/// Encodes the addresses of the servers that the helper connects to.
 pub(super) fn addresses(all: &[NbdAddress]) -> Vec<u8> {
     let all: Vec<String> = all.iter().map(NbdAddress::to_string).collect();
     // Never empty.
@@ -246,13 +246,13 @@ pub(super) fn read_addresses(text: &[u8]) -> Option<Vec<NbdAddress>> {
     all.lines().map(|line| line.parse().ok()).collect()
 }
 
-/// What came of a connection that was asked for: an errno if there is one, and what is said of it.
+/// Encodes the error of a requested connection: an errno if there is one, and the text.
 pub(super) fn refusal(e: &io::Error) -> Vec<u8> {
     let errno = e.raw_os_error().unwrap_or(0);
     [&errno.to_ne_bytes(), e.to_string().as_bytes()].concat()
 }
 
-/// The error that an answer without a connection tells of.
+/// Decodes the error in an answer without a connection.
 pub(super) fn read_refusal(text: &[u8]) -> io::Error {
     match text.split_first_chunk::<4>() {
         Some((errno, said)) => match i32::from_ne_bytes(*errno) {

@@ -1,18 +1,21 @@
-//! A process that keeps what the server of a mount gives away (decisions/0028, 0039): it changes
-//! that one mount, connects to the volume's servers, and looks at who asks.
+//! The helper: a process that keeps the rights that the server of a mount gives away
+//! (decisions/0028, 0039). It changes that one mount, connects to the volume's servers, and looks
+//! up facts about callers.
 //!
-//! Privileges, and system calls such as execve(2), are gone for good once a process has given them
-//! away; but a mount is taken down in the end, a server of network block devices that was lost is
-//! connected to again, and of some callers only `/proc` says what the kernel does not. So a second
-//! process stays as the first was, without a descriptor of the volume or of the connection, and
-//! does these few things when the server asks.
+//! A process cannot regain privileges, and system calls such as execve(2), once it has given them
+//! away. But a mount is unmounted in the end, a lost network block device is reconnected, and some
+//! facts about callers are only in `/proc`. So a second process keeps these rights, without a
+//! descriptor of the volume or of the connection, and does these few things when the server asks.
 //!
-//! It believes the server what it is told before the volume is looked at, and nothing later: of the
-//! mount it hears from the process that makes it. What it can be asked is all that a server taken
-//! over could do through it.
+//! It trusts what the server says before the volume is read, and nothing later: it learns of the
+//! mount from the process that makes it. The orders and questions that it accepts are all that a
+//! compromised server could do through it.
 //!
-//! It ends with the server: when its sockets are closed.
+//! It ends with the server, when its sockets are closed.
 
+pub(crate) mod caller;
+pub(crate) mod calls;
+mod change;
 mod client;
 mod message;
 mod process;

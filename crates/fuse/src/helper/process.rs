@@ -1,4 +1,4 @@
-//! The helper's own side.
+//! The helper's main function.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,13 +11,16 @@ use rustix::net::SendFlags;
 use stetfs::low::Route;
 
 use super::message::{self, Answer, Facts, Order, Question};
+use super::{caller, calls};
 use crate::mount::MountError;
-use crate::{caller, calls, loopdev, passing, sys};
+use crate::mount::loopdev;
+use crate::system::{passing, sys};
 
 /// The helper's main function: standard input brings orders, standard output questions. `remove`
-/// removes the socket at which the server can be asked, by its name ([`crate::Entrance`]).
+/// removes the socket for queries to the server, by its name ([`crate::Entrance`]).
 pub fn helper(remove: fn(&str)) -> ExitCode {
-    // A service manager ends all processes of a service, and the server then needs its helper.
+    // A service manager ends all processes of a service, and the server still needs its helper
+    // then.
     sys::ignore_signals(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP]);
     match start() {
         Some(facts) => {
@@ -36,8 +39,8 @@ pub fn helper(remove: fn(&str)) -> ExitCode {
     }
 }
 
-/// Hears the one thing that is believed, and starts a thread for each socket but that of the
-/// orders. Gives the one that tells of the mount.
+/// Receives the one trusted message, and starts a thread for each socket except that of the orders.
+/// Returns the socket that brings the facts about the mount.
 fn start() -> Option<OwnedFd> {
     let (text, fds) = passing::receive(rustix::stdio::stdin()).ok()?;
     let servers = message::read_addresses(&text)?;
@@ -61,7 +64,7 @@ fn start() -> Option<OwnedFd> {
     Some(facts)
 }
 
-/// Connects to one server whenever it is asked to.
+/// Connects to one server on each request.
 fn connect(route: &Route, way: &OwnedFd) {
     while message::receive(way).is_ok_and(|asked| !asked.is_empty()) {
         let passed = match route.connect(Duration::MAX) {
@@ -77,13 +80,13 @@ fn connect(route: &Route, way: &OwnedFd) {
 /// Answers each message until the other end is closed.
 fn serve(socket: impl AsFd, mut answer: impl FnMut(&[u8]) -> Vec<u8>) {
     while let Ok(bytes) = message::receive(&socket) {
-        // Of a message without content the end cannot be told; nobody sends one.
+        // An empty message looks like the end; none is ever sent.
         if bytes.is_empty() {
             return;
         }
         let mut said = answer(&bytes);
         if said.is_empty() {
-            // Nobody knows.
+            // Unknown.
             said.push(0);
         }
         if rustix::net::send(&socket, &said, SendFlags::NOSIGNAL).is_err() {
@@ -92,17 +95,17 @@ fn serve(socket: impl AsFd, mut answer: impl FnMut(&[u8]) -> Vec<u8>) {
     }
 }
 
-/// Flags that no order takes back: they protect others from what a server says is on its volume.
+/// Flags that no order can remove: they protect others from the content of the server's volume.
 const PROTECTING: MountFlags = MountFlags::NOSUID
     .union(MountFlags::NODEV)
     .union(MountFlags::NOEXEC)
     .union(MountFlags::NOSYMFOLLOW);
 
-/// The orders of the server, about the one mount that the mounter tells of.
+/// The executor of the server's orders, for the one mount that the mounter reported.
 struct Orders {
     facts: OwnedFd,
     known: Option<Facts>,
-    /// Flags that it keeps.
+    /// Flags that are never removed.
     kept: MountFlags,
     remove: fn(&str),
 }
@@ -117,7 +120,8 @@ impl Orders {
         Answer([u64::from(errno.unsigned_abs()), 0, 0]).to_bytes()
     }
 
-    /// Hears of the mount, where it stands: the server is told of it later.
+    /// Reads the mounter's report of the mount, if it has arrived: it is sent before the server
+    /// learns of the mount.
     fn know(&mut self) {
         if self.known.is_none()
             && let Ok((text, _)) = passing::receive_now(&self.facts)
@@ -134,7 +138,7 @@ impl Orders {
             self.hush();
             return Ok(());
         }
-        // Nothing is mounted, and nobody is believed that it is.
+        // Without the mounter's report there is no mount, whatever the server says.
         let Some(facts) = &self.known else {
             return Err(Errno::PERM.into());
         };
@@ -153,7 +157,7 @@ impl Orders {
         }
     }
 
-    /// Removes the socket at which the server could be asked.
+    /// Removes the socket for queries to the server.
     fn hush(&mut self) {
         self.know();
         if let Some(name) = self.known.as_mut().and_then(|facts| facts.entrance.take()) {

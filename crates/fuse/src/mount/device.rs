@@ -1,13 +1,13 @@
-//! The device of FUSE, and its connections.
+//! FUSE's device, and its connections.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 
 use super::error::MountError;
-use crate::mountinfo::MountEntry;
+use crate::mount::mountinfo::MountEntry;
 
-/// Opens `/dev/fuse`, or says what is missing.
+/// Opens `/dev/fuse`; the error names what is missing.
 pub(crate) fn open_fuse() -> Result<OwnedFd, MountError> {
     File::options()
         .read(true)
@@ -17,7 +17,7 @@ pub(crate) fn open_fuse() -> Result<OwnedFd, MountError> {
         .map_err(MountError::NoFuse)
 }
 
-/// Says whether `/dev/fuse` can be opened, for what begins with other work.
+/// Checks that `/dev/fuse` can be opened, for commands that do other work first.
 ///
 /// # Errors
 /// [`MountError::NoFuse`].
@@ -25,13 +25,13 @@ pub fn look_for_fuse() -> Result<(), MountError> {
     open_fuse().map(drop)
 }
 
-/// Ends the connection of a mount that does not come down: requests fail with ENOTCONN and the
+/// Ends the connection of a mount that cannot be unmounted: requests fail with ENOTCONN and the
 /// server goes on to close the volume. Root only.
 pub(crate) fn abort_connection(entry: &MountEntry) -> io::Result<()> {
     let bad = || io::Error::from(io::ErrorKind::InvalidData);
     let (major, minor) = entry.dev.split_once(':').ok_or_else(bad)?;
     let number = |text: &str| text.parse::<u32>().map_err(|_| bad());
-    // The kernel's own packing of a device number.
+    // The kernel's own encoding of a device number.
     let connection = number(major)? << 20 | number(minor)?;
     let path = format!("/sys/fs/fuse/connections/{connection}/abort");
     match std::fs::write(path, "1") {

@@ -1,23 +1,23 @@
-//! Why there is no mount.
+//! Errors of mounting and unmounting.
 
 use std::io;
 use std::path::PathBuf;
 
-use crate::awake::PATH as CPU_LATENCY;
-use crate::uring_switch::PATH as IO_URING_SWITCH;
+use crate::mount::uring_switch::PATH as IO_URING_SWITCH;
+use crate::transport::awake::PATH as CPU_LATENCY;
 
-/// Why a volume could not be mounted or unmounted.
+/// The error of mounting or unmounting a volume.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
-    /// The kernel has no FUSE, or this container no access to it.
+    /// The kernel has no FUSE, or this container has no access to it.
     #[error("cannot open /dev/fuse: {error}{hint}", error = .0, hint = fuse_hint(.0))]
     NoFuse(io::Error),
-    /// Without root a helper is needed.
+    /// Mounting without root needs fusermount3, which is missing.
     #[error(
         "mounting without root needs fusermount3, which is not installed; install it (apt install fuse3) or run as root"
     )]
     NoFusermount,
-    /// The directory holds a mount whose server is gone.
+    /// The directory has a mount whose server is gone.
     #[error("{dir} is a mount whose server died; take it down first: stetfs umount {dir}", dir = .0.display())]
     DeadMount(PathBuf),
     /// The directory cannot be used.
@@ -25,15 +25,15 @@ pub enum MountError {
     Dir {
         /// The directory.
         dir: PathBuf,
-        /// The operating system's answer.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// Mounting twice on one directory hides the first volume.
+    /// The directory has a volume mounted already; a second mount would hide it.
     #[error("{} has {} mounted already; unmount it first, or choose another directory", dir.display(), source_path.display())]
     Taken {
         /// The directory.
         dir: PathBuf,
-        /// What is mounted there.
+        /// The volume mounted there.
         source_path: PathBuf,
     },
     /// The mount was refused.
@@ -41,16 +41,16 @@ pub enum MountError {
     Mount {
         /// The directory.
         dir: PathBuf,
-        /// The operating system's answer.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// It stood, and somebody took it down before it could be served.
-    #[error("unmounted at once")]
+    /// It was unmounted before it could be served.
+    #[error("it was unmounted before it could be served")]
     Gone,
     /// Files on it are open.
     #[error("{dir} is busy: a program has a file open or its working directory there (fuser -vm {dir} lists them)", dir = .0.display())]
     Busy(PathBuf),
-    /// Nothing of ours is mounted there.
+    /// No StetFS volume is mounted there.
     #[error("no StetFS volume is mounted on {}", .0.display())]
     NotMounted(PathBuf),
     /// The unmount was refused.
@@ -58,18 +58,18 @@ pub enum MountError {
     Unmount {
         /// The directory.
         dir: PathBuf,
-        /// The operating system's answer.
+        /// The operating system's error.
         source: io::Error,
     },
     /// The connection to the kernel failed.
     #[error("the connection to the kernel failed: {0}")]
     Session(io::Error),
-    /// `-o io_uring=on`, and the kernel's switch cannot be turned on.
+    /// `-o io_uring=on`, but the kernel's switch cannot be turned on.
     #[error(
         "FUSE over io_uring cannot be turned on: {IO_URING_SWITCH}: {0}; it takes Linux 6.14 and root, or mount with io_uring=auto"
     )]
     IoUring(io::Error),
-    /// `-o low_latency=on`, and there is nothing to keep processors awake with.
+    /// `-o low_latency=on`, but there is no means to keep processors awake.
     #[error(
         "processors cannot be kept awake: {CPU_LATENCY}: {0}; it takes root, and in a container the device (--device {CPU_LATENCY}), or mount with low_latency=auto"
     )]

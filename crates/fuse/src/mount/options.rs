@@ -1,38 +1,38 @@
-//! How a volume is mounted, and taken down.
+//! Options for mounting and unmounting.
 
 use std::path::PathBuf;
 
 use rustix::mount::{MountFlags, UnmountFlags};
 
-/// How a volume appears in the name space.
+/// Options of the mount itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountOptions {
-    /// What `mount` and `df` show as the source.
+    /// The source that `mount` and `df` show.
     pub source: PathBuf,
-    /// Nothing can be changed.
+    /// The mount is read-only.
     pub read_only: bool,
-    /// Users other than the one who mounts may use it; the default of a mount by root.
+    /// Users other than the mounting one may use it; the default of a mount by root.
     pub allow_other: bool,
-    /// The kernel judges who may do what, by owners and modes; else whoever may use the mount may
-    /// do all.
+    /// The kernel checks permissions, by owners and modes; otherwise every user who may use the
+    /// mount may do everything.
     pub judged: bool,
     /// Set-user-id bits have no effect.
     pub nosuid: bool,
     /// Device nodes have no effect.
     pub nodev: bool,
-    /// Nothing can be executed.
+    /// Programs cannot be executed.
     pub noexec: bool,
-    /// No symbolic link is followed.
+    /// Symbolic links are not followed.
     pub nosymfollow: bool,
     /// Every write is synced.
     pub sync: bool,
     /// Every change of names is synced.
     pub dirsync: bool,
-    /// Shown, and kept by the volume: no access times at all.
+    /// No access times are recorded. Shown by the mount, done by the volume.
     pub noatime: bool,
-    /// Likewise for directories.
+    /// The same for directories only.
     pub nodiratime: bool,
-    /// Likewise: access times at every read.
+    /// Access times are recorded at every read; likewise.
     pub strictatime: bool,
 }
 
@@ -73,12 +73,12 @@ impl MountOptions {
     }
 }
 
-/// How to take a mount down.
+/// The ways of unmounting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unmount {
     /// Refuse while it is in use.
     Now,
-    /// Out of the name space now; served until the last user is gone (MNT_DETACH).
+    /// Remove it from the name space now, and serve it until the last user is gone (MNT_DETACH).
     Lazy,
 }
 

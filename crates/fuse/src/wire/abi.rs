@@ -1,29 +1,30 @@
-//! The FUSE protocol's structures, as `linux/fuse.h` defines them (protocol 7.39). Host byte order.
+//! The structures of the FUSE protocol, as `linux/fuse.h` defines them (protocol 7.39). Host byte
+//! order.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Version we speak.
-pub(super) const MAJOR: u32 = 7;
-pub(super) const MINOR: u32 = 39;
+/// The protocol version of this server.
+pub(crate) const MAJOR: u32 = 7;
+pub(crate) const MINOR: u32 = 39;
 
-/// Declares a structure and proves its size.
+/// Declares a structure and checks its size.
 macro_rules! wire {
     ($($(#[$doc:meta])* $name:ident [$size:literal] { $($field:ident: $ty:ty),* $(,)? })*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
         #[repr(C)]
-        pub(super) struct $name { $(pub(super) $field: $ty,)* }
+        pub(crate) struct $name { $(pub(crate) $field: $ty,)* }
         const _: () = assert!(size_of::<$name>() == $size);
     )*};
 }
 
 wire! {
-    /// Head of every request.
+    /// The header of every request.
     InHeader [40] {
         len: u32, opcode: u32, unique: u64, nodeid: u64,
         uid: u32, gid: u32, pid: u32, total_extlen: u16, padding: u16,
     }
-    /// Head of every answer.
+    /// The header of every answer.
     OutHeader [16] { len: u32, error: i32, unique: u64 }
     /// `struct fuse_uring_ent_in_out`.
     RingInOut [32] { flags: u64, commit_id: u64, payload_sz: u32, padding: u32, reserved: u64 }
@@ -106,116 +107,117 @@ wire! {
 }
 
 /// Requests.
-pub(super) mod op {
-    pub(in super::super) const LOOKUP: u32 = 1;
-    pub(in super::super) const FORGET: u32 = 2;
-    pub(in super::super) const GETATTR: u32 = 3;
-    pub(in super::super) const SETATTR: u32 = 4;
-    pub(in super::super) const READLINK: u32 = 5;
-    pub(in super::super) const SYMLINK: u32 = 6;
-    pub(in super::super) const MKNOD: u32 = 8;
-    pub(in super::super) const MKDIR: u32 = 9;
-    pub(in super::super) const UNLINK: u32 = 10;
-    pub(in super::super) const RMDIR: u32 = 11;
-    pub(in super::super) const RENAME: u32 = 12;
-    pub(in super::super) const LINK: u32 = 13;
-    pub(in super::super) const OPEN: u32 = 14;
-    pub(in super::super) const READ: u32 = 15;
-    pub(in super::super) const WRITE: u32 = 16;
-    pub(in super::super) const STATFS: u32 = 17;
-    pub(in super::super) const RELEASE: u32 = 18;
-    pub(in super::super) const FSYNC: u32 = 20;
-    pub(in super::super) const SETXATTR: u32 = 21;
-    pub(in super::super) const GETXATTR: u32 = 22;
-    pub(in super::super) const LISTXATTR: u32 = 23;
-    pub(in super::super) const REMOVEXATTR: u32 = 24;
-    pub(in super::super) const FLUSH: u32 = 25;
-    pub(in super::super) const INIT: u32 = 26;
-    pub(in super::super) const OPENDIR: u32 = 27;
-    pub(in super::super) const READDIR: u32 = 28;
-    pub(in super::super) const RELEASEDIR: u32 = 29;
-    pub(in super::super) const FSYNCDIR: u32 = 30;
-    pub(in super::super) const CREATE: u32 = 35;
-    pub(in super::super) const INTERRUPT: u32 = 36;
-    pub(in super::super) const BMAP: u32 = 37;
-    pub(in super::super) const DESTROY: u32 = 38;
-    pub(in super::super) const IOCTL: u32 = 39;
-    pub(in super::super) const BATCH_FORGET: u32 = 42;
-    pub(in super::super) const FALLOCATE: u32 = 43;
-    pub(in super::super) const READDIRPLUS: u32 = 44;
-    pub(in super::super) const RENAME2: u32 = 45;
-    pub(in super::super) const LSEEK: u32 = 46;
-    pub(in super::super) const COPY_FILE_RANGE: u32 = 47;
-    pub(in super::super) const SYNCFS: u32 = 50;
-    pub(in super::super) const TMPFILE: u32 = 51;
-    pub(in super::super) const STATX: u32 = 52;
+pub(crate) mod op {
+    pub(crate) const LOOKUP: u32 = 1;
+    pub(crate) const FORGET: u32 = 2;
+    pub(crate) const GETATTR: u32 = 3;
+    pub(crate) const SETATTR: u32 = 4;
+    pub(crate) const READLINK: u32 = 5;
+    pub(crate) const SYMLINK: u32 = 6;
+    pub(crate) const MKNOD: u32 = 8;
+    pub(crate) const MKDIR: u32 = 9;
+    pub(crate) const UNLINK: u32 = 10;
+    pub(crate) const RMDIR: u32 = 11;
+    pub(crate) const RENAME: u32 = 12;
+    pub(crate) const LINK: u32 = 13;
+    pub(crate) const OPEN: u32 = 14;
+    pub(crate) const READ: u32 = 15;
+    pub(crate) const WRITE: u32 = 16;
+    pub(crate) const STATFS: u32 = 17;
+    pub(crate) const RELEASE: u32 = 18;
+    pub(crate) const FSYNC: u32 = 20;
+    pub(crate) const SETXATTR: u32 = 21;
+    pub(crate) const GETXATTR: u32 = 22;
+    pub(crate) const LISTXATTR: u32 = 23;
+    pub(crate) const REMOVEXATTR: u32 = 24;
+    pub(crate) const FLUSH: u32 = 25;
+    pub(crate) const INIT: u32 = 26;
+    pub(crate) const OPENDIR: u32 = 27;
+    pub(crate) const READDIR: u32 = 28;
+    pub(crate) const RELEASEDIR: u32 = 29;
+    pub(crate) const FSYNCDIR: u32 = 30;
+    pub(crate) const CREATE: u32 = 35;
+    pub(crate) const INTERRUPT: u32 = 36;
+    pub(crate) const BMAP: u32 = 37;
+    pub(crate) const DESTROY: u32 = 38;
+    pub(crate) const IOCTL: u32 = 39;
+    pub(crate) const BATCH_FORGET: u32 = 42;
+    pub(crate) const FALLOCATE: u32 = 43;
+    pub(crate) const READDIRPLUS: u32 = 44;
+    pub(crate) const RENAME2: u32 = 45;
+    pub(crate) const LSEEK: u32 = 46;
+    pub(crate) const COPY_FILE_RANGE: u32 = 47;
+    pub(crate) const SYNCFS: u32 = 50;
+    pub(crate) const TMPFILE: u32 = 51;
+    pub(crate) const STATX: u32 = 52;
 }
 
 /// Flags of INIT.
-pub(super) mod init {
-    pub(in super::super) const ASYNC_READ: u64 = 1 << 0;
-    pub(in super::super) const EXPORT_SUPPORT: u64 = 1 << 4;
-    pub(in super::super) const BIG_WRITES: u64 = 1 << 5;
-    pub(in super::super) const DONT_MASK: u64 = 1 << 6;
-    pub(in super::super) const HAS_IOCTL_DIR: u64 = 1 << 11;
-    pub(in super::super) const DO_READDIRPLUS: u64 = 1 << 13;
-    pub(in super::super) const ASYNC_DIO: u64 = 1 << 15;
-    pub(in super::super) const WRITEBACK_CACHE: u64 = 1 << 16;
-    pub(in super::super) const NO_OPEN_SUPPORT: u64 = 1 << 17;
-    pub(in super::super) const PARALLEL_DIROPS: u64 = 1 << 18;
-    pub(in super::super) const POSIX_ACL: u64 = 1 << 20;
-    pub(in super::super) const MAX_PAGES: u64 = 1 << 22;
-    pub(in super::super) const CACHE_SYMLINKS: u64 = 1 << 23;
-    pub(in super::super) const NO_OPENDIR_SUPPORT: u64 = 1 << 24;
-    pub(in super::super) const EXPLICIT_INVAL_DATA: u64 = 1 << 25;
-    pub(in super::super) const HANDLE_KILLPRIV_V2: u64 = 1 << 28;
-    pub(in super::super) const SETXATTR_EXT: u64 = 1 << 29;
-    pub(in super::super) const INIT_EXT: u64 = 1 << 30;
-    pub(in super::super) const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
-    pub(in super::super) const ALLOW_IDMAP: u64 = 1 << 40;
-    pub(in super::super) const OVER_IO_URING: u64 = 1 << 41;
+pub(crate) mod init {
+    pub(crate) const ASYNC_READ: u64 = 1 << 0;
+    pub(crate) const EXPORT_SUPPORT: u64 = 1 << 4;
+    pub(crate) const BIG_WRITES: u64 = 1 << 5;
+    pub(crate) const DONT_MASK: u64 = 1 << 6;
+    pub(crate) const HAS_IOCTL_DIR: u64 = 1 << 11;
+    pub(crate) const DO_READDIRPLUS: u64 = 1 << 13;
+    pub(crate) const ASYNC_DIO: u64 = 1 << 15;
+    pub(crate) const WRITEBACK_CACHE: u64 = 1 << 16;
+    pub(crate) const NO_OPEN_SUPPORT: u64 = 1 << 17;
+    pub(crate) const PARALLEL_DIROPS: u64 = 1 << 18;
+    pub(crate) const POSIX_ACL: u64 = 1 << 20;
+    pub(crate) const MAX_PAGES: u64 = 1 << 22;
+    pub(crate) const CACHE_SYMLINKS: u64 = 1 << 23;
+    pub(crate) const NO_OPENDIR_SUPPORT: u64 = 1 << 24;
+    pub(crate) const EXPLICIT_INVAL_DATA: u64 = 1 << 25;
+    pub(crate) const HANDLE_KILLPRIV_V2: u64 = 1 << 28;
+    pub(crate) const SETXATTR_EXT: u64 = 1 << 29;
+    pub(crate) const INIT_EXT: u64 = 1 << 30;
+    pub(crate) const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
+    pub(crate) const ALLOW_IDMAP: u64 = 1 << 40;
+    pub(crate) const OVER_IO_URING: u64 = 1 << 41;
 }
 
 /// `fuse_setattr_in.valid`.
-pub(super) mod fattr {
-    pub(in super::super) const MODE: u32 = 1 << 0;
-    pub(in super::super) const UID: u32 = 1 << 1;
-    pub(in super::super) const GID: u32 = 1 << 2;
-    pub(in super::super) const SIZE: u32 = 1 << 3;
-    pub(in super::super) const ATIME: u32 = 1 << 4;
-    pub(in super::super) const MTIME: u32 = 1 << 5;
-    pub(in super::super) const FH: u32 = 1 << 6;
-    pub(in super::super) const ATIME_NOW: u32 = 1 << 7;
-    pub(in super::super) const MTIME_NOW: u32 = 1 << 8;
-    pub(in super::super) const CTIME: u32 = 1 << 10;
-    pub(in super::super) const KILL_SUIDGID: u32 = 1 << 11;
+pub(crate) mod fattr {
+    pub(crate) const MODE: u32 = 1 << 0;
+    pub(crate) const UID: u32 = 1 << 1;
+    pub(crate) const GID: u32 = 1 << 2;
+    pub(crate) const SIZE: u32 = 1 << 3;
+    pub(crate) const ATIME: u32 = 1 << 4;
+    pub(crate) const MTIME: u32 = 1 << 5;
+    pub(crate) const FH: u32 = 1 << 6;
+    pub(crate) const ATIME_NOW: u32 = 1 << 7;
+    pub(crate) const MTIME_NOW: u32 = 1 << 8;
+    pub(crate) const CTIME: u32 = 1 << 10;
+    pub(crate) const KILL_SUIDGID: u32 = 1 << 11;
 }
 
 /// `fuse_open_out.open_flags`.
-pub(super) mod fopen {
-    pub(in super::super) const DIRECT_IO: u32 = 1 << 0;
-    pub(in super::super) const KEEP_CACHE: u32 = 1 << 1;
-    pub(in super::super) const CACHE_DIR: u32 = 1 << 3;
-    pub(in super::super) const NOFLUSH: u32 = 1 << 5;
-    pub(in super::super) const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
+pub(crate) mod fopen {
+    pub(crate) const DIRECT_IO: u32 = 1 << 0;
+    pub(crate) const KEEP_CACHE: u32 = 1 << 1;
+    pub(crate) const CACHE_DIR: u32 = 1 << 3;
+    pub(crate) const NOFLUSH: u32 = 1 << 5;
+    pub(crate) const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
 }
 
-/// `fuse_in_header.uid`: the kernel does not say whose, as with `ALLOW_IDMAP` in all requests but
-/// those that make inodes.
-pub(super) const NO_ID: u32 = u32::MAX;
-/// `fuse_write_in.write_flags`: from the kernel's cache; who wrote it is not known.
-pub(super) const WRITE_CACHE: u32 = 1 << 0;
+/// `fuse_in_header.uid` if the kernel does not send the user: with `ALLOW_IDMAP` in all requests
+/// except those that make inodes.
+pub(crate) const NO_ID: u32 = u32::MAX;
+/// `fuse_write_in.write_flags`: the write comes from the kernel's cache; its writer is unknown.
+pub(crate) const WRITE_CACHE: u32 = 1 << 0;
 /// `fuse_write_in.write_flags`: clear set-user-id and set-group-id.
-pub(super) const WRITE_KILL_SUIDGID: u32 = 1 << 2;
+pub(crate) const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 /// `fuse_getattr_in.getattr_flags`: through an open file.
-pub(super) const GETATTR_FH: u32 = 1 << 0;
+pub(crate) const GETATTR_FH: u32 = 1 << 0;
 /// `fuse_fsync_in.fsync_flags`: data only.
-pub(super) const FSYNC_FDATASYNC: u32 = 1 << 0;
+pub(crate) const FSYNC_FDATASYNC: u32 = 1 << 0;
 /// `fuse_setxattr_in.setxattr_flags`: clear set-group-id when the access ACL is set.
-pub(super) const SETXATTR_ACL_KILL_SGID: u32 = 1 << 0;
-/// `fuse_ioctl_in.flags`: the whole address space is meant, not what the command's size says.
-pub(super) const IOCTL_UNRESTRICTED: u32 = 1 << 1;
-/// Code of a notification: forget what is known of an inode.
-pub(super) const NOTIFY_INVAL_INODE: i32 = 2;
-/// A request of at least this size must be readable.
-pub(super) const MIN_READ_BUFFER: usize = 8192;
+pub(crate) const SETXATTR_ACL_KILL_SGID: u32 = 1 << 0;
+/// `fuse_ioctl_in.flags`: the argument may be anywhere in the caller's memory, not only as large as
+/// the command's size says.
+pub(crate) const IOCTL_UNRESTRICTED: u32 = 1 << 1;
+/// Code of a notification: drop cached data of an inode.
+pub(crate) const NOTIFY_INVAL_INODE: i32 = 2;
+/// Minimum size of a read buffer.
+pub(crate) const MIN_READ_BUFFER: usize = 8192;

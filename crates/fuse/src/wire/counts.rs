@@ -1,18 +1,17 @@
-//! How many requests of each kind came: of all connections of this process, of which a server has
-//! one.
+//! Counts of requests by kind, over all connections of this process (a server has one).
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use super::abi::op;
+use crate::wire::abi::op;
 
-/// Counters are apart for so many threads, lest they wait for each other's memory.
+/// Number of shards: threads use different counters to avoid sharing cache lines.
 const SHARDS: usize = 16;
-/// Numbers of requests are below.
+/// Upper bound of request numbers.
 const KINDS: usize = 64;
 
-/// Of some threads. Each is some cache lines of its own.
+/// The counters of some threads, on cache lines of their own.
 #[repr(align(128))]
 struct Shard([AtomicU64; KINDS]);
 
@@ -23,7 +22,7 @@ thread_local! {
     static SHARD: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// Kinds that have a name; others are counted together.
+/// Kinds with a name; all others are counted together.
 const NAMES: [(u32, &str); 39] = [
     (op::LOOKUP, "lookup"),
     (op::FORGET, "forget"),
@@ -66,8 +65,8 @@ const NAMES: [(u32, &str); 39] = [
     (op::STATX, "statx"),
 ];
 
-/// A request came to this thread.
-pub(super) fn count(opcode: u32) {
+/// Counts a request to this thread.
+pub(crate) fn count(opcode: u32) {
     let shard = SHARD.get().unwrap_or_else(|| {
         let shard = THREADS.fetch_add(1, Ordering::Relaxed) % SHARDS;
         SHARD.set(Some(shard));
@@ -81,8 +80,7 @@ pub(super) fn count(opcode: u32) {
     }
 }
 
-/// Requests that came since the process began, by kind; those of which there were none are left
-/// out.
+/// The requests since the process began, by kind; kinds without any are left out.
 pub fn requests() -> BTreeMap<&'static str, u64> {
     let mut all = BTreeMap::new();
     for kind in 0..KINDS {

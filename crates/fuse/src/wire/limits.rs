@@ -1,11 +1,12 @@
-//! Bounds of requests and of what the kernel keeps.
+//! Limits of requests and of the kernel's caches.
 
-/// How long the kernel may keep names and attributes, seconds: the volume is ours alone, so what it
-/// knows stays right until a request of its own, or a notification of ours, changes it.
-pub(super) const TTL_SECS: u64 = 365 * 24 * 3600;
+/// Time in seconds for which the kernel may cache names and attributes. The server has the volume
+/// exclusively, so cached data stays valid until a request of the kernel, or a notification,
+/// changes it.
+pub(crate) const TTL_SECS: u64 = 365 * 24 * 3600;
 
-/// The largest write request, bytes; the kernel's own bound is 256 pages.
-pub(super) const MAX_WRITE: u32 = 1 << 20;
+/// Maximum length of a write request in bytes; the kernel's own limit is 256 pages.
+pub(crate) const MAX_WRITE: u32 = 1 << 20;
 
-/// The longest read a request can ask for, bytes.
-pub(super) const MAX_READ: usize = MAX_WRITE as usize;
+/// Maximum length of a read request in bytes.
+pub(crate) const MAX_READ: usize = MAX_WRITE as usize;

@@ -1,18 +1,18 @@
-//! What kernel and server agree on when a connection begins (INIT).
+//! The negotiation with the kernel when a connection begins (INIT).
 
 use std::io;
 
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use super::abi::{self, InHeader, InitIn, InitOut, init, op};
-use super::limits::MAX_WRITE;
+use crate::wire::abi::{self, InHeader, InitIn, InitOut, init, op};
+use crate::wire::limits::MAX_WRITE;
 
-/// The oldest minor version of the protocol that is served (Linux 5.4).
+/// The oldest supported minor version of the protocol (Linux 5.4).
 const OLDEST_MINOR: u32 = 31;
-/// Requests the kernel may have in flight on its own account: read-ahead and the like.
+/// Maximum number of background requests of the kernel in flight: read-ahead and the like.
 const MAX_BACKGROUND: u16 = 64;
 
-/// The flags of INIT by name, as `linux/fuse.h` has them without `FUSE_`; by bit.
+/// The names of the flags of INIT, by bit, as in `linux/fuse.h` without `FUSE_`.
 const NAMES: [&str; 43] = [
     "async_read",
     "posix_locks",
@@ -59,41 +59,41 @@ const NAMES: [&str; 43] = [
     "request_timeout",
 ];
 
-/// Whether a capability is used.
+/// The use of a capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// Yes.
+    /// It is used.
     Yes,
-    /// It would be, but this kernel lacks it.
+    /// It is wanted, but this kernel lacks it.
     NotOffered,
-    /// The kernel has it, and it is not asked for.
+    /// The kernel has it, and it is not wanted.
     NotWanted,
 }
 
-/// What was agreed on.
+/// The result of the negotiation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Agreed {
-    /// The protocol's minor version that the kernel speaks.
+    /// The kernel's minor version of the protocol.
     pub(crate) kernel_minor: u32,
-    /// The one that is spoken.
+    /// The minor version in use.
     pub(crate) minor: u32,
     /// Flags of INIT that the kernel offered.
     pub(crate) offered: u64,
-    /// Those that were asked for, where the kernel has them.
+    /// Flags that the server wants, offered or not.
     pub(crate) wanted: u64,
-    /// The largest write request, bytes.
+    /// Maximum length of a write request in bytes.
     pub(crate) max_write: u32,
-    /// How far the kernel reads ahead at first, bytes.
+    /// The initial read-ahead of the kernel in bytes.
     max_readahead: u32,
 }
 
 impl Agreed {
-    /// Flags that hold.
+    /// The flags in use.
     pub(crate) fn flags(&self) -> u64 {
         self.offered & self.wanted
     }
 
-    /// The capabilities that one side knows by name, and whether they are used.
+    /// The capabilities that either side has by name, and their use.
     pub(crate) fn capabilities(&self) -> impl Iterator<Item = (&'static str, Use)> {
         let all = NAMES.into_iter().enumerate();
         all.filter_map(|(bit, name)| {
@@ -108,13 +108,13 @@ impl Agreed {
         })
     }
 
-    /// Flags that the kernel offered and this program has no name for.
+    /// Flags that the kernel offered and this program does not know by name.
     pub(crate) fn unknown(&self) -> u64 {
         self.offered >> NAMES.len() << NAMES.len()
     }
 
     /// The answer to INIT.
-    pub(super) fn answer(&self) -> InitOut {
+    pub(crate) fn answer(&self) -> InitOut {
         let flags = self.flags();
         InitOut {
             major: abi::MAJOR,
@@ -132,10 +132,10 @@ impl Agreed {
     }
 }
 
-/// Agrees with a kernel that says `arg`.
+/// Negotiates with a kernel that sent `arg`.
 ///
 /// # Errors
-/// It is too old, or for what `options` ask for without fail.
+/// It is too old, also for features that `options` require.
 fn negotiate(arg: &InitIn, options: &SessionOptions) -> io::Result<Agreed> {
     if arg.major != abi::MAJOR || arg.minor < OLDEST_MINOR {
         return Err(io::Error::new(
@@ -144,7 +144,7 @@ fn negotiate(arg: &InitIn, options: &SessionOptions) -> io::Result<Agreed> {
         ));
     }
     let mut offered = u64::from(arg.flags);
-    // Without it the kernel knows nothing of the upper half (before Linux 5.17).
+    // Without this flag the kernel does not have the upper half (before Linux 5.17).
     if offered & init::INIT_EXT != 0 {
         offered |= u64::from(arg.flags2) << 32;
     }
@@ -153,7 +153,7 @@ fn negotiate(arg: &InitIn, options: &SessionOptions) -> io::Result<Agreed> {
         true => wanted |= flag,
         false => wanted &= !flag,
     };
-    // With ACLs the kernel judges by itself, whatever the mount says.
+    // With ACLs the kernel checks permissions by itself, whatever the mount options say.
     set(init::POSIX_ACL, !options.noxattr && !options.fakeroot);
     set(init::ASYNC_DIO, options.async_dio);
     set(init::DIRECT_IO_ALLOW_MMAP, options.maps_past_cache);
@@ -177,11 +177,11 @@ fn negotiate(arg: &InitIn, options: &SessionOptions) -> io::Result<Agreed> {
     })
 }
 
-/// What is asked of the kernel, where it can.
+/// The flags that are always wanted.
 ///
-/// Not `ATOMIC_O_TRUNC`: with it an open with O_TRUNC empties the file of a running program before
-/// the kernel answers ETXTBSY. Nor `READDIRPLUS_AUTO`: who gets attributes is decided here
-/// ([`crate::walkers`]).
+/// Not `ATOMIC_O_TRUNC`: with it an open with O_TRUNC truncates the file of a running program
+/// before the kernel returns ETXTBSY. Nor `READDIRPLUS_AUTO`: this server decides which threads get
+/// attributes (`requests::readdirplus_hint`).
 const WANTED: u64 = init::ASYNC_READ
     | init::EXPORT_SUPPORT
     | init::BIG_WRITES
@@ -197,49 +197,49 @@ const WANTED: u64 = init::ASYNC_READ
     | init::SETXATTR_EXT
     | init::INIT_EXT;
 
-/// How to talk to the kernel.
+/// Options of a session with the kernel.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SessionOptions {
-    /// Ask for the write-back cache.
+    /// Request the write-back cache.
     pub(crate) writeback_cache: bool,
-    /// Direct writes of asynchronous I/O are not waited for. After the last of them the kernel
-    /// does not forget what somebody read into its page cache meanwhile: only where no file is
+    /// Direct writes of asynchronous I/O do not wait. After the last of them the kernel does not
+    /// drop pages that were read into its cache meanwhile: only for mounts on which no file is
     /// cached.
     pub(crate) async_dio: bool,
-    /// Files that pass the page cache by can be mapped shared.
+    /// Files that bypass the page cache can be mapped shared.
     pub(crate) maps_past_cache: bool,
     /// Take requests by io_uring, if the kernel offers it.
     pub(crate) io_uring: bool,
-    /// Let the mount be mapped to other ids.
+    /// Allow a mapping of the mount to other ids.
     pub(crate) idmap: bool,
-    /// Open files and directories without asking, if the kernel can.
+    /// Open files and directories without a request, if the kernel can.
     pub(crate) stateless: bool,
-    /// Neither extended attributes nor ACLs.
+    /// Disable extended attributes and ACLs.
     pub(crate) noxattr: bool,
-    /// Who uses the mount is root in the volume.
+    /// The user of the mount is root in the volume.
     pub(crate) fakeroot: bool,
 }
 
-/// What a kernel has that opens without asking.
+/// The flags of a kernel that can open without a request.
 const STATELESS: u64 = init::NO_OPEN_SUPPORT | init::NO_OPENDIR_SUPPORT;
 
-pub(super) fn is_stateless(agreed: Agreed) -> bool {
+pub(crate) fn is_stateless(agreed: Agreed) -> bool {
     agreed.flags() & STATELESS == STATELESS
 }
 
-/// What the first request came to.
-pub(super) struct First {
-    /// Of the request, which is still to be answered.
-    pub(super) unique: u64,
-    pub(super) agreed: Agreed,
+/// The result of the first request.
+pub(crate) struct First {
+    /// The number of the request, which is still unanswered.
+    pub(crate) unique: u64,
+    pub(crate) agreed: Agreed,
 }
 
-/// Agrees with a kernel whose first request is `request`. `send` takes the refusal: the request's
-/// number, an errno, no more.
+/// Negotiates with a kernel whose first request is `request`. `send` sends a refusal: the request's
+/// number and an errno.
 ///
 /// # Errors
-/// It is not INIT, or from a kernel that is too old.
-pub(super) fn agree(
+/// It is not INIT, or the kernel is too old.
+pub(crate) fn agree(
     request: &[u8],
     options: &SessionOptions,
     send: impl Fn(u64, i32, &[u8]),
@@ -247,7 +247,7 @@ pub(super) fn agree(
     let bad = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why.to_owned());
     let (header, body) =
         InHeader::read_from_prefix(request).map_err(|_| bad("the first request is too short"))?;
-    // Older kernels send less of it.
+    // Older kernels send a shorter structure.
     let mut arg = InitIn::new_zeroed();
     for (to, from) in arg.as_mut_bytes().iter_mut().zip(body) {
         *to = *from;
@@ -271,7 +271,7 @@ pub(super) fn agree(
 mod tests {
     use super::*;
 
-    /// What Linux 5.15 offers (`fuse_send_init`); later ones add to it.
+    /// The flags that Linux 5.15 offers (`fuse_send_init`); later versions add to them.
     const LINUX_5_15: u64 = 0x33ff_fffb;
     const LINUX_6_1: u64 = LINUX_5_15 | 1 << 30 | 1 << 32;
     const LINUX_6_6: u64 = LINUX_6_1 | 1 << 34 | 1 << 35 | 1 << 36;

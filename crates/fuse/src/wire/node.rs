@@ -1,9 +1,9 @@
-//! Numbers of inodes: the kernel's and ours.
+//! Translation between the kernel's node numbers and inode numbers.
 
 use stetfs::low::{Ino, ROOT_INO};
 
 /// FUSE calls the root 1; ext4 calls it 2 and uses 1 for bad blocks, which no name leads to.
-pub(super) fn ino_of(nodeid: u64) -> Option<Ino> {
+pub(crate) fn ino_of(nodeid: u64) -> Option<Ino> {
     match nodeid {
         1 => Some(ROOT_INO),
         n => Ino::try_from(n).ok().filter(|ino| *ino > ROOT_INO),
@@ -11,7 +11,7 @@ pub(super) fn ino_of(nodeid: u64) -> Option<Ino> {
 }
 
 /// The node number of `ino`.
-pub(super) fn node_of(ino: Ino) -> u64 {
+pub(crate) fn node_of(ino: Ino) -> u64 {
     if ino == ROOT_INO { 1 } else { u64::from(ino) }
 }
 

@@ -1,29 +1,29 @@
-//! How long requests took, from when a thread of ours has one to its answer: of all connections of
-//! this process, of which a server has one.
+//! Durations of requests, from their arrival in a thread to the answer, over all connections of
+//! this process (a server has one).
 
 use std::time::Instant;
 
 use stetfs::low::{Histogram, Latency};
 
-use super::abi::op;
+use crate::wire::abi::op;
 
-/// What is timed.
+/// The timed kinds of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Timed {
-    /// fsync, fdatasync, syncfs, and what a write does for O_SYNC and O_DSYNC.
+    /// fsync, fdatasync, syncfs, and the sync of a write with O_SYNC or O_DSYNC.
     Sync,
-    /// Writes that reach us.
+    /// Writes that reach the server.
     Write,
-    /// Reads that reach us.
+    /// Reads that reach the server.
     Read,
 }
 
-/// In the order of [`Timed`].
+/// The histograms, in the order of [`Timed`].
 static TIMES: [Histogram; 3] = [const { Histogram::new() }; 3];
 
 impl Timed {
-    /// What a request is timed as, if it is.
-    pub(super) fn of(opcode: u32) -> Option<Timed> {
+    /// The kind of a request, if it is timed.
+    pub(crate) fn of(opcode: u32) -> Option<Timed> {
         match opcode {
             op::READ => Some(Timed::Read),
             op::WRITE => Some(Timed::Write),
@@ -42,7 +42,7 @@ impl Timed {
     }
 }
 
-/// Runs from when it is made to when it is dropped.
+/// Measures the time from its creation until it is dropped.
 pub(crate) struct Timer {
     what: Timed,
     begun: Instant,
@@ -63,7 +63,7 @@ impl Drop for Timer {
     }
 }
 
-/// How long requests of this process took.
+/// The durations of this process's requests.
 #[derive(Clone, Debug)]
 pub struct RequestLatency {
     /// fsync, fdatasync, syncfs, O_SYNC.
@@ -74,7 +74,7 @@ pub struct RequestLatency {
     pub read: Latency,
 }
 
-/// How long requests took since the process began.
+/// The durations of requests since the process began.
 pub fn request_latency() -> RequestLatency {
     let of = |what: Timed| what.histogram().snapshot();
     RequestLatency {

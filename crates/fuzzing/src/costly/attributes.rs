@@ -1,4 +1,4 @@
-//! Extended attributes: entries across each other, and values in inodes that refer to themselves.
+//! Costly extended attributes: entries that overlap, and values in inodes that refer to themselves.
 
 use std::path::Path;
 
@@ -17,18 +17,18 @@ pub(super) const ALL: [(&str, Make); 3] = [
 ];
 
 const FREE: u64 = 30_000;
-/// Where attributes of users begin.
+/// Name index of user attributes.
 const USER: u8 = 1;
 
-/// Puts a block of attributes, which so many inodes share.
+/// Writes a block of attributes that `count` inodes share.
 fn put(raw: &Raw, nr: u64, attrs: &[Attr<'_>], count: u32) {
     let mut block = vec![0; BLOCK];
     assert!(xattr::write_block(&mut block, attrs, count).unwrap());
     raw.put(nr, &block);
 }
 
-/// A file whose attributes all have their value in one inode; with `circle`, that one's attributes
-/// have it there, too, and the file is an orphan.
+/// A file whose attributes all have their value in one inode. With `circle` the attributes of that
+/// inode have their values there, too, and the file is an orphan.
 fn values(path: &Path, circle: bool) {
     make(path, 64, &["-O", "^metadata_csum,^uninit_bg,ea_inode"]);
     debugfs(path, "write /dev/null file");
@@ -74,7 +74,7 @@ fn values(path: &Path, circle: bool) {
     }
 }
 
-/// A file whose attributes all have the same bytes for value, which are all of the block.
+/// A file whose attributes all have the same bytes as their value, nearly the whole block.
 fn across(path: &Path) {
     make(path, 64, &["-O", "^metadata_csum"]);
     debugfs(path, "write /dev/null file");
@@ -90,7 +90,7 @@ fn across(path: &Path) {
         .collect();
     let mut block = vec![0; BLOCK];
     assert!(xattr::write_block(&mut block, &attrs, 1).unwrap());
-    // Entries follow the head of 32 bytes; each has 16, and its name, filled up to four.
+    // Entries follow the header of 32 bytes; each has 16 bytes and its name, padded to four bytes.
     for i in 0..100 {
         let at = 32 + i * 20;
         block[at + 2..at + 4].copy_from_slice(&32u16.to_le_bytes());

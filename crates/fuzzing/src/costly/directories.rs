@@ -1,4 +1,4 @@
-//! Directories whose blocks are named more than once.
+//! Costly directories, whose blocks are named more than once.
 
 use std::path::Path;
 
@@ -24,7 +24,7 @@ pub(super) const ALL: [(&str, Make); 6] = [
     ("a directory in itself", itself),
 ];
 
-/// The directory.
+/// Inode number of the directory.
 const INO: u32 = 12;
 const FREE: u64 = 200_000;
 
@@ -36,7 +36,7 @@ fn layout(raw: &Raw) -> DirLayout {
     }
 }
 
-/// A volume with a directory that has nothing yet.
+/// A volume with a directory that has no blocks yet.
 fn directory(path: &Path) -> Raw {
     make(path, 64, &["-O", "^metadata_csum,^uninit_bg,^64bit"]);
     debugfs(path, "mkdir /dir");
@@ -67,7 +67,7 @@ fn names(raw: &Raw) -> Vec<u8> {
     block
 }
 
-/// Index entries behind the place where count and limit stand: hash and block.
+/// Writes index entries (hash and block) behind the count and the limit at `at`.
 fn entries(block: &mut [u8], at: usize, entries: impl Iterator<Item = (u32, u32)>) {
     let limit = (BLOCK - at) / 8;
     let mut count = 0;
@@ -81,27 +81,27 @@ fn entries(block: &mut [u8], at: usize, entries: impl Iterator<Item = (u32, u32)
     block[at + 2..at + 4].copy_from_slice(&(count as u16).to_le_bytes());
 }
 
-/// A root with these entries, above so many levels.
+/// A root with these entries, above `levels` levels.
 fn root(raw: &Raw, levels: u8, all: impl Iterator<Item = (u32, u32)>) -> Vec<u8> {
     let mut block = vec![0; BLOCK];
     dirent::init_dots(&mut block, &layout(raw), INO, 2).unwrap();
-    // Hash (half MD4), length of this, levels.
+    // The bytes are the hash (half MD4), the length of this header, and the levels.
     block[24..32].copy_from_slice(&[0, 0, 0, 0, 1, 8, levels, 0]);
     entries(&mut block, 32, all);
     block
 }
 
-/// A node with these entries.
+/// An index node with these entries.
 fn node(all: impl Iterator<Item = (u32, u32)>) -> Vec<u8> {
     let mut block = vec![0; BLOCK];
-    // One entry that is free and takes it all.
+    // A single free directory entry covers the whole block.
     block[4..6].copy_from_slice(&(BLOCK as u16).to_le_bytes());
     entries(&mut block, 8, all);
     block
 }
 
-/// Makes the directory's blocks these; all from the last one on are that one. It says that it has
-/// `size` bytes.
+/// Sets the blocks of the directory; the last one repeats to the end. The directory has `size`
+/// bytes.
 fn put(raw: &Raw, blocks: &[Vec<u8>], size: u64) {
     indirect(raw, INO, FREE);
     for (nr, block) in (FREE + 10..).zip(blocks) {
@@ -117,12 +117,12 @@ fn put(raw: &Raw, blocks: &[Vec<u8>], size: u64) {
     });
 }
 
-/// All entries say that names with the same hash go on.
+/// Index entries whose hashes all say that the collision continues.
 fn same(child: impl Fn(u32) -> u32) -> impl Iterator<Item = (u32, u32)> {
     (0..).map(move |i| (2 * i + 1, child(i)))
 }
 
-/// A root of which each entry leads to a node: itself, or one that leads to one leaf.
+/// A root whose entries all lead to a node; that node's entries lead to itself, or to one leaf.
 fn index(path: &Path, itself: bool) {
     let raw = directory(path);
     let blocks = [
@@ -133,7 +133,7 @@ fn index(path: &Path, itself: bool) {
     put(&raw, &blocks, 3 << 12);
 }
 
-/// An index of one node, in a directory that says it has 4 GiB; its leaves are the same block.
+/// An index with one node, in a directory of 4 GiB; all leaves are the same block.
 fn deep(path: &Path, collide: bool) {
     let raw = directory(path);
     let of = |step: u32, first: u32| move |i: u32| (i * step + u32::from(collide), first + i);
@@ -142,11 +142,11 @@ fn deep(path: &Path, collide: bool) {
         node((0..500).map(of(if collide { 0 } else { 2 }, 1000))),
         names(&raw),
     ];
-    // Of the node there is one, for all of the root's entries: blocks 1 to 500 are the same.
+    // The node exists once for all entries of the root: blocks 1 to 500 are the same.
     put(&raw, &blocks[..2], 4 << 30);
     let leaf = FREE + 20;
     raw.put(leaf, &blocks[2]);
-    // Blocks from 1000 on lie in the indirect block's second part.
+    // Blocks from 1000 on are mapped by the second part of the indirect block.
     let mut map = raw.block(FREE);
     for at in 900..1024 {
         map[4 * at..][..4].copy_from_slice(&(leaf as u32).to_le_bytes());
@@ -162,7 +162,7 @@ fn deep(path: &Path, collide: bool) {
     raw.put(FREE + 1, &double);
 }
 
-/// A directory without an index, of 4 TiB: one block again and again.
+/// A directory of 4 TiB without an index: one block repeats.
 fn shared(path: &Path) {
     let raw = directory(path);
     let first = {
@@ -178,7 +178,7 @@ fn shared(path: &Path) {
     raw.change(INO, |inode| inode.set_flags(InodeFlags::empty()));
 }
 
-/// A name in the directory that is the directory, and one that is the root.
+/// A directory with a name for itself, and a name for the root.
 fn itself(path: &Path) {
     make(path, 64, &[]);
     debugfs(path, "mkdir /dir");

@@ -1,4 +1,4 @@
-//! Fast commits, of a file that is there.
+//! Costly fast commits of an existing file.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ pub(super) const ALL: [(&str, Make); 9] = [
     }),
     ("a comb, and runs over it that come and go", |path| {
         fill(path, |area, i| match i {
-            // They have two owners from then on, and end with one.
+            // The later runs give these blocks a second owner, and then take one owner away.
             0..10_000 => area.add((1 << 20) + 2 * i as u32, 1, GROUP + 1000 + 2 * i),
             _ if i % 2 == 0 => area.add(0, RUN, GROUP + 1000),
             _ => area.del(0, u32::from(RUN)),
@@ -79,14 +79,14 @@ pub(super) const ALL: [(&str, Make); 9] = [
     }),
 ];
 
-/// The file.
+/// Inode number of the file.
 const FIRST: u32 = 12;
-/// Blocks of the area.
+/// Blocks of the fast-commit area.
 const AREA: u64 = 10 << 8;
 
 /// Blocks of a run in a group that has nothing else.
 const RUN: u16 = 31_000;
-/// A group's first block.
+/// First block of that group.
 const GROUP: u64 = 17 << 15;
 
 const ADD_RANGE: u16 = 1;
@@ -99,15 +99,15 @@ const PAD: u16 = 7;
 const TAIL: u16 = 8;
 const HEAD: u16 = 9;
 
-/// Bytes of a tag and its length.
+/// Bytes of a tag with its length.
 const TAG: usize = 4;
 
-/// Fast commits being written: one, whose tail is the area's last block.
+/// An area with one fast commit under construction; its tail is in the last block of the area.
 pub(super) struct Area {
     pub(super) blocks: Vec<Vec<u8>>,
     crc: u32,
     tid: u32,
-    /// The file's inode.
+    /// The bytes of the file's inode.
     pub(super) bytes: Vec<u8>,
 }
 
@@ -125,7 +125,7 @@ impl Area {
 
     fn put(&mut self, kind: u16, value: &[u8]) {
         let used = self.blocks.last().unwrap().len();
-        // There is room for a pad behind it.
+        // A pad must fit behind the tag.
         if used + 2 * TAG + value.len() > BLOCK {
             self.raw(PAD, &vec![0; BLOCK - used - TAG]);
             self.blocks.push(Vec::new());
@@ -195,8 +195,8 @@ impl Area {
     }
 }
 
-/// A volume with a file, and an area full of changes: those that `next` writes, which is given how
-/// many there were.
+/// A volume with a file, and an area full of changes that `next` writes; `next` gets the number of
+/// changes before.
 fn fill(path: &Path, next: fn(&mut Area, u64)) {
     let mut area = begin(path, AREA);
     let mut i = 0;
@@ -208,7 +208,7 @@ fn fill(path: &Path, next: fn(&mut Area, u64)) {
     end(path, &area);
 }
 
-/// A volume with a file, whose journal has so many blocks for fast commits.
+/// A volume with a file, whose journal has `blocks` blocks for fast commits.
 pub(super) fn begin(path: &Path, blocks: u64) -> Area {
     begin_with(path, blocks, &["-O", "^metadata_csum,^64bit,fast_commit"])
 }
@@ -220,7 +220,7 @@ fn begin_with(path: &Path, blocks: u64, args: &[&str]) -> Area {
     raw.change(FIRST, |inode| inode.set_mode(FILE));
     let log = log_at(path);
     let mut sb = raw.block(log);
-    // s_start: there is something, though no transaction. Then the feature, and the number of
+    // s_start is not 0, though there is no transaction. Then come the feature, and the number of
     // blocks.
     sb[28..32].copy_from_slice(&1u32.to_be_bytes());
     let tid = u32::from_be_bytes(sb[24..28].try_into().unwrap());
@@ -238,7 +238,7 @@ pub(super) fn end(path: &Path, area: &Area) {
     let log = log_at(path);
     let sb = raw.block(log);
     let number = |at: usize| u64::from(u32::from_be_bytes(sb[at..at + 4].try_into().unwrap()));
-    // One block behind the ring is never used.
+    // The block after the ring is never used.
     let at = number(16) - number(84) + 1;
     let said = debugfs(path, &format!("bmap <8> {at}"));
     let first: u64 = said.trim().parse().unwrap();

@@ -1,4 +1,4 @@
-//! Superblocks and group descriptors.
+//! Costly superblocks and group descriptors.
 
 use std::fs::File;
 use std::path::Path;
@@ -15,7 +15,7 @@ pub(super) const ALL: [(&str, Make); 4] = [
     ("8 TiB of nothing", huge),
 ];
 
-/// A superblock that says there are 2^48 blocks.
+/// A superblock that claims 2^48 blocks.
 fn claims(path: &Path, bytes: u64) {
     make_sized(path, bytes, 4, &["-O", "64bit"]);
     let mut raw = Raw::open(path);
@@ -25,7 +25,7 @@ fn claims(path: &Path, bytes: u64) {
     });
 }
 
-/// All descriptors are that of the first group.
+/// A volume whose group descriptors all equal the first one.
 fn same(path: &Path) {
     make(path, 64, &["-O", "^metadata_csum,^uninit_bg"]);
     let raw = Raw::open(path);
@@ -35,7 +35,7 @@ fn same(path: &Path) {
     }
 }
 
-/// Half as large as a file of ext4 may be.
+/// A volume half as large as the largest file in ext4.
 fn huge(path: &Path) {
     File::create(path).unwrap().set_len(8 << 40).unwrap();
     let sparse = "lazy_itable_init=1,lazy_journal_init=1,packed_meta_blocks=1";

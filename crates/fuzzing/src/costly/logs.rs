@@ -1,4 +1,4 @@
-//! Logs of both formats.
+//! Costly logs of both formats.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -13,7 +13,7 @@ use stetfs_ondisk::stet::{checksum, frame};
 
 use super::made::{BLOCK, BLOCKS, Make, log_at, make};
 
-/// Images of the longest chunk.
+/// Number of images in the longest chunk.
 const PER_CHUNK: usize = frame::MAX_CHUNK / BLOCK;
 
 pub(super) const ALL: [(&str, Make); 13] = [
@@ -50,18 +50,18 @@ pub(super) const ALL: [(&str, Make); 13] = [
     ("a frame of which every other chunk is damaged", rotten),
 ];
 
-/// A block that nothing else uses: behind what mke2fs put at the start of the volume.
+/// A block that nothing else uses, behind the metadata that mke2fs puts at the start of the volume.
 fn home(i: u64) -> u64 {
     1_000_000 + i
 }
 
-/// As many frames as that, each of 16 MiB, whose blocks lie among those of all others.
+/// The block lists of `count` frames with 16 MiB each; the blocks of all frames are interleaved.
 fn frames(count: u64) -> Vec<Vec<u64>> {
     let of = |frame| (0..PER_CHUNK as u64).map(move |i| home(i * count + frame));
     (0..count).map(|frame| of(frame).collect()).collect()
 }
 
-/// A log on a volume: its superblock is the first of its blocks, which follow each other.
+/// A StetFS log on a volume. Its blocks are contiguous, and the first one is its superblock.
 pub(super) struct Forged {
     file: File,
     first: u64,
@@ -69,13 +69,13 @@ pub(super) struct Forged {
 }
 
 impl Forged {
-    /// A volume with a StetFS log that its server left.
+    /// A volume with a StetFS log, as a killed server leaves it.
     fn new(path: &Path, journal_mib: u32) -> Forged {
         make(path, journal_mib, &[]);
         Forged::on(path, journal_mib)
     }
 
-    /// The same, on a volume that is there.
+    /// Makes such a log on an existing volume.
     pub(super) fn on(path: &Path, journal_mib: u32) -> Forged {
         let device = Arc::new(MemDevice::load(path).unwrap());
         let fs = Fs::open(device.clone(), options(preset::LDJ)).unwrap();
@@ -108,7 +108,7 @@ impl Forged {
         self.file.write_all_at(bytes, at).unwrap();
     }
 
-    /// Both copies of the header, with these lanes.
+    /// Writes both copies of the header with these lanes.
     fn lanes(&mut self, lanes: Vec<Lane>, file_lanes: u16) {
         self.header.lanes = lanes;
         self.header.file_lanes = file_lanes;
@@ -118,7 +118,7 @@ impl Forged {
         }
     }
 
-    /// The first lane, with a frame to be read from its start.
+    /// The first lane, to be read from a frame at its start.
     fn lane(&self) -> Lane {
         let lane = self.header.lanes[0];
         Lane {
@@ -155,7 +155,7 @@ impl Forged {
         }
     }
 
-    /// Makes all but the first blocks of the log a lane for records of files, and gives its first
+    /// Makes all but the first blocks of the log a lane for sync records of files. Gives its first
     /// block.
     pub(super) fn lane_of_records(&mut self) -> u64 {
         let lane = self.lane();
@@ -177,7 +177,7 @@ impl Forged {
         middle
     }
 
-    /// A record of a file for that lane.
+    /// A sync record of a file for this lane.
     pub(super) fn record(&self, seq: u64, images: Vec<u64>, body: Vec<u8>) -> Frame {
         Frame {
             kind: Kind::Record,
@@ -187,7 +187,7 @@ impl Forged {
         }
     }
 
-    /// Writes the frame with its chunks; gives the log block behind it.
+    /// Writes the frame with its chunks. Gives the log block behind it.
     pub(super) fn put(&self, at: u64, frame: &Frame) -> u64 {
         let mut bytes = frame.encode(BLOCK);
         for chunk in &frame.chunks {
@@ -199,8 +199,7 @@ impl Forged {
     }
 }
 
-/// Zstandard's frame of so many bytes, all alike: blocks of one byte that is to be repeated (RFC
-/// 8878, 3.1.1).
+/// A Zstandard frame of `len` equal bytes, as blocks of one repeated byte (RFC 8878, 3.1.1).
 fn zstd(len: usize) -> Vec<u8> {
     const REPEAT: u32 = 1;
     const LONGEST: usize = 128 << 10;
@@ -230,7 +229,7 @@ fn packed(path: &Path, journal_mib: u32, frames: &[Vec<u64>]) {
     assert!(at < lane.end, "the log is full");
 }
 
-/// A frame that fills a log of 1 GiB with the number of a revoked block, 0.
+/// A log of 1 GiB with one frame, which revokes block 0 as often as possible.
 fn zeroes(path: &Path) {
     let mut log = Forged::new(path, 1024);
     let lane = log.lane();
@@ -244,7 +243,7 @@ fn zeroes(path: &Path) {
     log.write(lane.first, &bytes[..BLOCK]);
 }
 
-/// All but the first blocks of the log are a lane for records of files. Each says that it holds 16
+/// A log that is, but for its first blocks, a lane for sync records. Each record claims to hold 16
 /// MiB.
 fn records(path: &Path, count: u64) {
     let mut log = Forged::new(path, 64);
@@ -257,7 +256,7 @@ fn records(path: &Path, count: u64) {
     }
 }
 
-/// A jbd2 log without checksums, from its first block on.
+/// A jbd2 log without checksums, with its first block.
 struct Plain {
     file: File,
     at: u64,
@@ -265,21 +264,21 @@ struct Plain {
 }
 
 impl Plain {
-    /// Of `mib` MiB, to be replayed.
+    /// A log of `mib` MiB that needs a replay.
     fn new(path: &Path, mib: u32) -> Plain {
         make(path, mib, &["-O", "^metadata_csum,^64bit"]);
         let at = log_at(path) * BLOCK as u64;
         let file = File::options().read(true).write(true).open(path).unwrap();
         let mut sb = vec![0; BLOCK];
         file.read_exact_at(&mut sb, at).unwrap();
-        // s_sequence, s_start.
+        // These are s_sequence and s_start.
         sb[24..28].copy_from_slice(&be(1));
         sb[28..32].copy_from_slice(&be(1));
-        // s_feature_incompat: revokes.
+        // This is s_feature_incompat: revokes.
         sb[40..44].copy_from_slice(&be(1));
         file.write_all_at(&sb, at).unwrap();
         let blocks = u64::from(u32::from_be_bytes(sb[16..20].try_into().unwrap()));
-        // s_feature_incompat: needs recovery.
+        // This is s_feature_incompat of the volume: needs recovery.
         let mut flags = [0; 4];
         file.read_exact_at(&mut flags, 1024 + 96).unwrap();
         let needs = u32::from_le_bytes(flags) | 4;
@@ -298,15 +297,16 @@ fn be(value: u32) -> [u8; 4] {
     value.to_be_bytes()
 }
 
-/// What a block of a jbd2 log begins with.
+/// The header of a block in a jbd2 log.
 fn head(kind: u32, tid: u32) -> Vec<u8> {
     [be(0xc03b_3998), be(kind), be(tid)].concat()
 }
 
-/// A log whose images, of these blocks, are holes of the file.
+/// A log whose images, of the blocks that `block` gives, are holes of the image file.
 fn holes(path: &Path, block: fn(u64) -> u64) {
     let log = Plain::new(path, 1024);
-    // A tag is a block and flags: same UUID, last tag. The first has the UUID behind it.
+    // A tag is a block number and flags: same UUID, last tag. The first tag is followed by the
+    // UUID.
     let tags = (BLOCK - 12 - 16) / 8;
     let (mut at, mut tid, mut next) = (1, 1, 0);
     while at + tags as u64 + 2 < log.blocks {
@@ -328,7 +328,7 @@ fn holes(path: &Path, block: fn(u64) -> u64) {
     }
 }
 
-/// A transaction of nothing but revokes, each of another block.
+/// A transaction with nothing but revokes, each of another block.
 fn revokes(path: &Path) {
     let log = Plain::new(path, 64);
     let per_block = (BLOCK - 16) / 4;
@@ -346,8 +346,7 @@ fn revokes(path: &Path) {
     log.put(blocks, head(2, 1));
 }
 
-/// A frame of 256 MiB of which every other chunk is nothing that can be unpacked, though its
-/// checksum is right.
+/// A frame of 256 MiB in which every second chunk cannot be unpacked, though its checksum is valid.
 fn rotten(path: &Path) {
     let mut log = Forged::new(path, 512);
     let lane = log.lane();

@@ -1,5 +1,5 @@
-//! Volumes of a few MiB that claim to hold far more: sparse files, logs that are well packed, and
-//! structures that name each other, or themselves, again and again.
+//! Costly volumes: a few MiB that claim to hold far more, by sparse files, well-packed logs, and
+//! structures that refer to each other or to themselves again and again.
 
 mod attributes;
 mod directories;
@@ -17,7 +17,7 @@ use std::path::Path;
 
 pub use made::Make;
 
-/// All of them, by what they claim: name of the kind, and volumes of it.
+/// All of them, by kind: the name of the kind, and its volumes.
 pub const ALL: [(&str, &[(&str, Make)]); 8] = [
     ("logs", &logs::ALL),
     ("fast commits", &fast::ALL),
@@ -29,7 +29,7 @@ pub const ALL: [(&str, &[(&str, Make)]); 8] = [
     ("layouts", &layout::ALL),
 ];
 
-/// Bytes that the file takes.
+/// Bytes that a file takes on the host.
 pub fn taken(path: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
     fs::metadata(path).unwrap().blocks() * 512

@@ -1,4 +1,4 @@
-//! Orphans: files to be deleted or truncated when the volume is opened.
+//! Costly orphans, which are deleted or truncated when the volume is opened.
 
 use std::path::Path;
 
@@ -67,14 +67,14 @@ pub(super) const ALL: [(&str, Make); 9] = [
     ),
 ];
 
-/// The first of many.
+/// Inode number of the first of many orphans.
 const FIRST: u32 = 12;
-/// Inodes.
+/// Number of orphans.
 const MANY: u32 = 60_000;
-/// A block that nobody has.
+/// A block that is free.
 const FREE: u64 = 200_000;
 
-/// A volume whose inodes nearly all are orphans, which `fill` gives something.
+/// A volume on which nearly all inodes are orphans; `fill` gives each something.
 fn many(path: &Path, fill: fn(&Raw, u32)) {
     let features = ["-O", "^metadata_csum,^uninit_bg,^64bit"];
     make(
@@ -87,7 +87,7 @@ fn many(path: &Path, fill: fn(&Raw, u32)) {
         raw.change(ino, |inode| {
             inode.set_mode(FILE);
             inode.set_blocks_512(16, false, BLOCK as u32).unwrap();
-            // The list goes on there.
+            // This links the next inode of the orphan list.
             inode.set_dtime(if ino + 1 < FIRST + MANY { ino + 1 } else { 0 });
         });
         fill(&raw, ino);
@@ -96,7 +96,7 @@ fn many(path: &Path, fill: fn(&Raw, u32)) {
     raw.superblock(|sb| sb.last_orphan.set(FIRST));
 }
 
-/// A full leaf of single blocks that lie behind it.
+/// Writes a full leaf of single blocks that follow it.
 fn extents(raw: &Raw, nr: u64) {
     let mut block = vec![0; BLOCK];
     let mut node = NodeMut::init(&mut block[..], 0).unwrap();
@@ -112,7 +112,7 @@ fn extents(raw: &Raw, nr: u64) {
     raw.put(nr, &block);
 }
 
-/// A block of attributes that so many inodes have.
+/// Writes a block of attributes that `inodes` inodes share.
 fn attributes(raw: &Raw, nr: u64, inodes: u32) {
     let attrs = [Attr {
         index: 1,
@@ -121,12 +121,12 @@ fn attributes(raw: &Raw, nr: u64, inodes: u32) {
     }];
     let mut block = vec![0; BLOCK];
     assert!(xattr::write_block(&mut block, &attrs, 1).unwrap());
-    // More than may share one.
+    // This is more than may share one block.
     block[4..8].copy_from_slice(&inodes.to_le_bytes());
     raw.put(nr, &block);
 }
 
-/// The list of orphans has no end.
+/// A volume whose orphan list has no end.
 fn itself(path: &Path) {
     make(path, 64, &[]);
     for request in [
@@ -138,7 +138,7 @@ fn itself(path: &Path) {
     }
 }
 
-/// An orphan file of 2 MiB that names one inode.
+/// An orphan file of 2 MiB that names one inode again and again.
 fn file(path: &Path, ino: u32) {
     use stetfs_ondisk::ext4::features::RoCompat;
     let args = [
@@ -169,7 +169,7 @@ fn file(path: &Path, ino: u32) {
     }
 }
 
-/// A file with indirect blocks that all name the same ones: 4 TiB of one block.
+/// A file of 4 TiB whose indirect blocks all lead to the same block.
 fn shared(path: &Path) {
     make(path, 64, &["-O", "^metadata_csum,^uninit_bg,^64bit"]);
     debugfs(path, "write /dev/null file");

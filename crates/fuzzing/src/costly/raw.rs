@@ -1,4 +1,4 @@
-//! Changing a volume's structures as bytes, checksums included.
+//! Changes of a volume's structures as bytes, with their checksums.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -11,12 +11,12 @@ use stetfs_ondisk::ext4::superblock::{Geometry, SUPERBLOCK_OFFSET, SUPERBLOCK_SI
 
 use super::made::BLOCK;
 
-/// Mode of a file that everybody may read.
+/// Mode of a file that every user may read.
 pub(super) const FILE: u16 = 0o100_644;
 /// Mode of a directory.
 pub(super) const DIR: u16 = 0o040_755;
 
-/// A volume's image.
+/// The image of a volume.
 pub(super) struct Raw {
     file: File,
     sb: Superblock,
@@ -58,13 +58,13 @@ impl Raw {
         bytes
     }
 
-    /// Puts a block's first bytes.
+    /// Writes the first bytes of a block.
     pub(super) fn put(&self, nr: u64, bytes: &[u8]) {
         assert!(bytes.len() <= BLOCK);
         self.file.write_all_at(bytes, nr * BLOCK as u64).unwrap();
     }
 
-    /// Where a group's descriptor lies: block, and bytes in it.
+    /// The place of a group's descriptor: block, and offset in it in bytes.
     fn place(&self, group: u32) -> (u64, usize) {
         self.layout.desc_position(group).unwrap()
     }
@@ -84,7 +84,7 @@ impl Raw {
         self.put(nr, &block);
     }
 
-    /// Marks blocks as in use, on a volume without checksums of bitmaps.
+    /// Marks blocks as in use, on a volume whose bitmaps have no checksums.
     pub(super) fn in_use(&self, blocks: std::ops::Range<u64>) {
         for nr in blocks {
             let group = self.layout.group_of_block(nr).unwrap();
@@ -107,7 +107,7 @@ impl Raw {
         }
     }
 
-    /// Sets a bit that is clear.
+    /// Sets a bit that must be clear.
     fn set_bit(&self, bitmap: u64, bit: u32) {
         let mut bytes = self.block(bitmap);
         let byte = &mut bytes[bit as usize / 8];

@@ -1,4 +1,4 @@
-//! Records of a file that is there, in a log of StetFS.
+//! Costly sync records of an existing file, in a StetFS log.
 
 use std::path::Path;
 
@@ -49,20 +49,21 @@ pub(super) const ALL: [(&str, Make); 8] = [
     }),
 ];
 
-/// The file.
+/// Inode number of the file.
 const FIRST: u32 = 12;
 /// Runs in most records.
 const RUNS: u64 = 50;
 /// Blocks of a run, written or not.
 const LONG: u32 = MAX_LEN - 8;
-/// Blocks that nothing has.
+/// First of some free blocks.
 const FREE: u64 = 70 << 15;
-/// Records, each of one block.
+/// Number of records, of one block each.
 const RECORDS: u64 = 2500;
-/// A file system of small groups.
+/// Arguments for a file system with small groups.
 const SMALL: [&str; 2] = ["-g", "1024"];
 
-/// A range of so many runs, one behind the other; they cover it.
+/// A range of `RUNS * len` blocks with `runs` runs of `len` blocks, one after the other; the rest
+/// is a hole.
 fn range(runs: u64, len: u32, start: u64) -> Range {
     let run = |i: u64| Run {
         lblk: i as u32 * len,
@@ -79,8 +80,7 @@ fn range(runs: u64, len: u32, start: u64) -> Range {
 
 fn nothing(_: &Raw) {}
 
-/// The file's blocks, each an extent of its own: as many as are in those runs, or as there is room
-/// for.
+/// Gives the file single-block extents, as many as those runs have or as fit.
 fn singles(raw: &Raw) {
     const LEAVES: u64 = 800;
     let seed = raw.seed(FIRST);
@@ -129,9 +129,9 @@ fn singles(raw: &Raw) {
     });
 }
 
-/// A volume with the file, a log for its records, and the file's inode.
+/// A volume with the file and with a log for its records; gives the log and the inode.
 fn begin(path: &Path, args: &[&str], prepare: fn(&Raw)) -> (Forged, Vec<u8>) {
-    // What is not for files lies at the start, but for the log.
+    // These features put all metadata but the log at the start.
     let packed = ["-O", "sparse_super2,^resize_inode", "-G", "4096"];
     make(path, 64, &[&packed, args].concat());
     debugfs(path, "write /dev/null file");
@@ -156,8 +156,8 @@ fn record(ino: u32, inode: &[u8], ranges: Vec<Range>) -> FileRecord {
     }
 }
 
-/// A volume with so many records, which `next` makes from the number of those before and the file's
-/// inode.
+/// Makes a volume with `count` records. `next` makes each from the number of records before and the
+/// file's inode.
 fn write(
     path: &Path,
     args: &[&str],
@@ -173,21 +173,21 @@ fn write(
     }
 }
 
-/// Records of the file with a range each, which `next` makes from the number of those before.
+/// Makes records with one range each. `next` makes each range from the number of records before.
 fn many(path: &Path, args: &[&str], prepare: fn(&Raw), next: fn(u64) -> Range) {
     write(path, args, prepare, RECORDS, |i, inode| {
         record(FIRST, inode, vec![next(i)])
     });
 }
 
-/// One record with these ranges.
+/// Makes one record with these ranges.
 fn one(path: &Path, ranges: &[Range]) {
     write(path, &[], nothing, 1, |_, inode| {
         record(FIRST, inode, ranges.to_vec())
     });
 }
 
-/// Each record makes a file, in the place of another.
+/// Makes records that each create a file in the place of another one.
 fn replaced(path: &Path) {
     write(path, &[], nothing, RECORDS, |i, inode| {
         let ino = FIRST + 2 + (i % 900) as u32;

@@ -1,4 +1,4 @@
-//! Maps of files: trees whose nodes are named more than once.
+//! Costly maps of files: trees whose nodes are named more than once.
 
 use std::path::Path;
 
@@ -31,7 +31,8 @@ pub(super) const ALL: [(&str, Make); 8] = [
     ("a log of 7 GiB", large_log),
 ];
 
-/// Makes an inode one with a block map whose indirect blocks, four of them, all name the same.
+/// Gives an inode a block map with three indirect blocks, whose entries are all equal: the whole
+/// file is block `first + 3`.
 pub(super) fn indirect(raw: &Raw, ino: u32, first: u64) {
     let all = |nr: u64| vec![nr as u32; BLOCK / 4];
     for (nr, to) in [
@@ -57,8 +58,7 @@ pub(super) fn indirect(raw: &Raw, ino: u32, first: u64) {
     });
 }
 
-/// A file whose indirect blocks are the same again and again; the last of them names these blocks
-/// in turn.
+/// A file whose indirect blocks repeat. The last-level block names `blocks` in turn.
 fn shared(path: &Path, blocks: &[u32]) {
     make(path, 64, &["-O", "^metadata_csum,^uninit_bg,^64bit"]);
     debugfs(path, "write /dev/null file");
@@ -73,7 +73,8 @@ fn shared(path: &Path, blocks: &[u32]) {
     });
 }
 
-/// A file with an extent tree of this depth. All nodes but those above the leaves are the same.
+/// A file with an extent tree of this depth. With `distinct` only the nodes above the leaves are
+/// distinct; otherwise all nodes are one.
 fn node(path: &Path, depth: u16, distinct: bool) {
     make(path, 64, &[]);
     debugfs(path, "write /dev/null file");
@@ -123,10 +124,10 @@ fn node(path: &Path, depth: u16, distinct: bool) {
     });
 }
 
-/// Blocks that the log's map names again and again.
+/// Number of blocks that the log's map names again and again.
 const RUN: u16 = 2048;
 
-/// Makes the journal's blocks its superblock, and the run behind it again and again.
+/// Maps the journal to its superblock, and then to the run behind it again and again.
 fn extents(raw: &Raw, log: u64) {
     let leaf = |nr: u64, from: u32| {
         let mut block = vec![0; BLOCK];
@@ -164,7 +165,7 @@ fn extents(raw: &Raw, log: u64) {
     });
 }
 
-/// A log that is as long as its map says, and nothing but fast commits: each block is one.
+/// A log as long as its map says, with nothing but fast commits; each block is one.
 fn log(path: &Path, map: fn(&Raw, u64)) {
     let mut area = fast::begin(path, 256);
     for i in 0..180 {
@@ -185,7 +186,7 @@ fn log(path: &Path, map: fn(&Raw, u64)) {
     raw.put(at, &sb);
 }
 
-/// Makes the journal's blocks its superblock, and one block again and again.
+/// Maps the journal to its superblock, and then to one block again and again.
 fn single(raw: &Raw, log: u64) {
     indirect(raw, 8, 300_000);
     let block = raw.block(log + 1);
@@ -195,7 +196,7 @@ fn single(raw: &Raw, log: u64) {
     });
 }
 
-/// A log as large as mke2fs makes one.
+/// A log of about the largest size that mke2fs makes on such a volume.
 fn large_log(path: &Path) {
     make(path, 7 << 10, &["-O", "^metadata_csum"]);
     let mut raw = Raw::open(path);

@@ -1,11 +1,11 @@
-//! What the server answers.
+//! The answers of the server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
-use super::encode::{long, word};
+use stetfs_testkit::fuse::{long, word};
 
-/// Answers as they come, by the number of their request.
+/// The answers so far, by the number of their request.
 #[derive(Default)]
 pub(super) struct Answers(Mutex<BTreeMap<u64, Vec<Vec<u8>>>>);
 
@@ -36,7 +36,7 @@ impl Answers {
     }
 }
 
-/// The requests that got another number of answers than they were to get, for people.
+/// The requests that got a wrong number of answers, in words.
 pub(super) fn unlike(wanted: &BTreeMap<u64, usize>, got: &BTreeMap<u64, usize>) -> String {
     let all: BTreeSet<_> = wanted.keys().chain(got.keys()).copied().collect();
     let count = |of: &BTreeMap<u64, usize>, unique| of.get(&unique).copied().unwrap_or(0);

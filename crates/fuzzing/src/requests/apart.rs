@@ -1,4 +1,4 @@
-//! The directory that no request names.
+//! The directory that no request names; it must never change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
@@ -7,10 +7,10 @@ use stetfs::low::{Ctx, Fs, MemDevice, ROOT_INO, preset};
 use stetfs_crash::tree::{Seen, SeenNode};
 use stetfs_crash::volume::{base, options};
 
-/// Its name.
+/// The name of the directory.
 pub(super) const APART: &str = "kept apart from all requests";
 
-/// A volume with blocks of `block` bytes and something in the directory that is kept apart.
+/// A volume with blocks of `block` bytes and with some files in that directory.
 pub(super) fn volume(block: u32) -> Arc<MemDevice> {
     static MADE: OnceLock<[Arc<MemDevice>; 2]> = OnceLock::new();
     let make = |block| {
@@ -37,7 +37,7 @@ pub(super) fn volume(block: u32) -> Arc<MemDevice> {
     Arc::new(made[usize::from(block != 1024)].fork())
 }
 
-/// What is in the directory that is kept apart, and itself.
+/// The directory and its files.
 pub(super) fn kept(device: &Arc<MemDevice>) -> Result<BTreeMap<u32, SeenNode>, String> {
     let fs = Fs::open(device.clone(), options(preset::ORDERED)).map_err(|e| e.to_string())?;
     let seen = Seen::capture(&fs)?;

@@ -1,4 +1,5 @@
-//! Makes requests, most of them such as a kernel sends, with something wrong in many.
+//! The generator of requests: most are such as a kernel sends, and many of these have something
+//! wrong.
 
 mod attributes;
 mod content;
@@ -8,10 +9,9 @@ mod session;
 mod values;
 
 pub(super) use self::known::Known;
-use super::encode::{Bytes, HEAD, Who, long, request};
-use super::op;
+use stetfs_testkit::fuse::{Bytes, HEAD, Who, long, op, request};
 
-/// Those that change or read something, by how often they come.
+/// Operations that change or read something, with their frequencies.
 const USUAL: [(u32, u32); 42] = [
     (op::LOOKUP, 12),
     (op::FORGET, 4),
@@ -57,29 +57,29 @@ const USUAL: [(u32, u32); 42] = [
     (0, 2),
 ];
 
-/// Makes the next request of one session.
+/// Generates the requests of one session.
 pub(super) struct Maker<'a> {
     pub(super) rng: &'a mut fastrand::Rng,
     pub(super) known: &'a mut Known,
 }
 
 impl Maker<'_> {
-    /// What follows the head of a request.
+    /// The body of a request, behind its header.
     fn body(&mut self, opcode: u32) -> Bytes {
         let b = Bytes::default();
         match opcode {
-            op::LOOKUP | op::UNLINK | op::RMDIR => b.name(&self.name()),
-            op::REMOVEXATTR => b.name(&self.xattr()),
+            op::LOOKUP | op::UNLINK | op::RMDIR => b.name(self.name()),
+            op::REMOVEXATTR => b.name(self.xattr()),
             op::FORGET => b.u64(self.forgets()),
             op::BATCH_FORGET => self.batch_forget(),
             op::SETATTR => self.setattr(),
             op::SYMLINK => self.symlink(),
             op::MKNOD => self.mknod(),
-            op::MKDIR => b.u32(self.mode()).u32(0o22).name(&self.name()),
+            op::MKDIR => b.u32(self.mode()).u32(0o22).name(self.name()),
             op::CREATE | op::TMPFILE => self.create(),
-            op::RENAME => b.u64(self.node()).name(&self.name()).name(&self.name()),
+            op::RENAME => b.u64(self.node()).name(self.name()).name(self.name()),
             op::RENAME2 => self.rename2(),
-            op::LINK => b.u64(self.node()).name(&self.name()),
+            op::LINK => b.u64(self.node()).name(self.name()),
             op::OPEN | op::OPENDIR => b.u32(self.flags(&[0, 1, 2, 0o1002, 0o200_000])).u32(0),
             op::READ | op::READDIR | op::READDIRPLUS => self.read(),
             op::WRITE => self.write(),
@@ -104,7 +104,8 @@ impl Maker<'_> {
         let mut at = self.rng.u32(..all);
         for (opcode, often) in USUAL {
             if at < often {
-                // The last is for those that there are not, or that the server does not have.
+                // The last value is for operations that do not exist, or that the server does not
+                // have.
                 return match opcode {
                     0 => self.of(&[
                         0,
@@ -154,16 +155,16 @@ impl Maker<'_> {
         let (unique, node) = (self.unique(), self.node());
         let mut bytes = request(opcode, unique, node, who, &body);
         match self.rng.u32(..40) {
-            // Cut off.
+            // The request is cut off.
             0 => bytes.truncate(self.rng.usize(..=bytes.len())),
-            // Longer, or of another length, than its head says.
+            // The request is longer than its header says, or the length in the header is wrong.
             1 => bytes.extend(self.data(100)),
             2 => {
                 bytes[..4].copy_from_slice(&self.of(&[0, 39, 40, 1 << 31, u32::MAX]).to_ne_bytes())
             }
-            // Without NULs.
+            // The request has no NULs.
             3 if bytes.len() > HEAD => bytes[HEAD..].iter_mut().for_each(|b| *b |= 1),
-            // Some byte of the body is another.
+            // A byte of the body is changed.
             4 if bytes.len() > HEAD => {
                 let at = self.rng.usize(HEAD..bytes.len());
                 bytes[at] = self.rng.u8(..);
@@ -174,7 +175,7 @@ impl Maker<'_> {
         bytes
     }
 
-    /// No number in a request is a node that is to be left alone.
+    /// Removes each number from a request that is a node to be left alone.
     fn keep_off(&self, bytes: &mut [u8]) {
         for at in [16, HEAD, HEAD + 16] {
             if long(bytes, at).is_some_and(|n| self.known.apart.contains(&n)) {

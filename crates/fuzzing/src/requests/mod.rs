@@ -1,15 +1,15 @@
-//! Requests that no kernel sends, against the server: of lengths that lie, about nodes that were
-//! never looked up or are gone, forgotten too often, with names that cannot be; as they come by
-//! `/dev/fuse` and by io_uring, of one thread or of several at once. A round is a session in which
-//! a seed decides all, or, of several threads, what each asks. What must hold then: nothing panics;
-//! each request that wants an answer gets exactly one, soon; the volume can be closed and has no
-//! fault; and a directory that no request named is as it was.
+//! Malformed requests against the server, such as no kernel sends: with wrong lengths, nodes that
+//! were never looked up or are gone, too many forgets, impossible names. They come by `/dev/fuse`
+//! and by io_uring, from one thread or several at once.
+//!
+//! A round is a session. With one thread a seed decides everything; with several, the requests of
+//! each. After a round these conditions must hold: nothing panicked; each request that wants an
+//! answer got exactly one, in time; the volume can be closed and is sound; the directory that no
+//! request named is unchanged.
 
 mod answers;
 mod apart;
-mod encode;
 mod generate;
-mod op;
 mod server;
 
 use std::collections::BTreeMap;
@@ -28,16 +28,16 @@ use stetfs_testkit::Scratch;
 
 use self::answers::{Answers, unlike};
 use self::apart::{kept, volume};
-use self::encode::{HEAD, long, word};
 use self::generate::Known;
 pub use self::server::Fault;
 use self::server::{Served, Shared, Sink, init};
+use stetfs_testkit::fuse::{HEAD, long, word};
 
-/// Answers are waited for so long; others may keep the machine busy.
+/// Time to wait for an answer; long, because other processes may keep the machine busy.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Requests of a round.
+/// Number of requests in a round.
 const REQUESTS: usize = 400;
-/// Panics of this process, of whatever thread.
+/// Number of panics in this process, in any thread.
 static PANICS: AtomicUsize = AtomicUsize::new(0);
 
 fn count_panics() {
@@ -51,32 +51,32 @@ fn count_panics() {
     });
 }
 
-/// What a round came to.
+/// The counts of a round.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Done {
-    /// Requests that were served.
+    /// Number of requests served.
     pub requests: usize,
-    /// Answers without an error.
+    /// Number of answers without an error.
     pub succeeded: usize,
 }
 
-/// What went wrong, with all that it takes to see it again.
+/// A failure, with everything that is needed to reproduce it.
 #[derive(Debug)]
 pub struct Failure {
-    /// For people.
+    /// A description.
     pub what: String,
-    /// All requests, as they were served.
+    /// All requests, in the order of service.
     pub requests: Vec<Vec<u8>>,
 }
 
-/// How a round is run.
+/// The parameters of a round.
 #[derive(Clone, Copy, Debug)]
 pub struct How {
-    /// Threads that make requests at the same time. With one, the seed decides all.
+    /// Number of threads that make requests at once. With one, the seed decides everything.
     pub threads: usize,
-    /// Faults of the server.
+    /// A deliberate fault of the server.
     pub fault: Option<Fault>,
-    /// Answers are waited for so long; others may keep the machine busy.
+    /// Time to wait for an answer; long, because other processes may keep the machine busy.
     pub timeout: Duration,
 }
 
@@ -90,10 +90,11 @@ impl Default for How {
     }
 }
 
-/// A session from a seed.
+/// Runs a session with a seed.
 ///
 /// # Errors
-/// What did not hold. After a request that hangs, its thread and the volume are left behind.
+/// The condition that does not hold. After a request that hangs, its thread and the volume are
+/// abandoned.
 pub fn round(seed: u64, how: How) -> Result<Done, Failure> {
     count_panics();
     let served = Mutex::default();
@@ -130,7 +131,7 @@ fn session(seed: u64, how: How, log: &Mutex<Vec<Vec<u8>>>) -> Result<Done, Strin
     })
 }
 
-/// Opens the volume, and draws how it is opened and served.
+/// Opens the volume, with random options for opening and serving it.
 fn open(path: &Path, rng: &mut fastrand::Rng) -> Result<(Arc<Volume>, VolumeFsOptions), String> {
     let presets = Preset::on_a_device();
     let opening = VolumeOptions {
@@ -152,7 +153,7 @@ fn open(path: &Path, rng: &mut fastrand::Rng) -> Result<(Arc<Volume>, VolumeFsOp
     Ok((volume, options))
 }
 
-/// Begins a session, in which no request is to name what is `apart`.
+/// Begins a session, in which no request may name a node of `apart`.
 fn serve(
     volume: Arc<Volume>,
     options: VolumeFsOptions,
@@ -210,7 +211,7 @@ fn run(
     })
 }
 
-/// Waits for the answers that are still to come, and closes the volume.
+/// Waits for the remaining answers, and closes the volume.
 fn end(shared: Shared) -> Result<Arc<Answers>, String> {
     let Shared {
         served,
@@ -241,14 +242,14 @@ fn end(shared: Shared) -> Result<Arc<Answers>, String> {
             ));
         }
     }
-    // No answer came later, or twice.
+    // No request may get a late or a second answer.
     if answers.counts() != wanted {
         return Err(unlike(&wanted, &answers.counts()));
     }
     Ok(answers)
 }
 
-/// A request for people.
+/// A request in readable form.
 pub fn shown(request: &[u8]) -> String {
     let head = request.len().min(HEAD);
     let body: String = request[head..]

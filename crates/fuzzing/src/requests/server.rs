@@ -1,4 +1,4 @@
-//! The server of a round, and who asks it.
+//! The server of a round, and the threads that make requests.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,24 +10,23 @@ use stetfs_fuse::Offline;
 
 use super::answers::Answers;
 use super::apart::APART;
-use super::encode::{self, Bytes, HEAD, Who, long, parts, word};
 use super::generate::{Known, Maker};
-use super::op;
+use stetfs_testkit::fuse::{self as encode, Bytes, HEAD, Who, long, op, parts, word};
 
-/// A deliberate fault of the server, which a round finds.
+/// A deliberate fault of the server, which a round must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// A lookup of one name panics.
     Panic,
-    /// What removes a name also makes one, in the directory that no request named.
+    /// An unlink also makes a name, in the directory that no request names.
     Write,
     /// A request to make a directory gets two answers.
     Twice,
-    /// Attributes that are to be removed stay, and nobody says so.
+    /// The removal of an attribute is not done, and gets no answer.
     Silence,
 }
 
-/// The requests that get an answer, or do not.
+/// The number of a request that gets an answer; `None` for other requests.
 fn wants_answer(request: &[u8]) -> Option<u64> {
     match word(request, 4)? {
         op::FORGET | op::BATCH_FORGET => None,
@@ -36,14 +35,14 @@ fn wants_answer(request: &[u8]) -> Option<u64> {
     }
 }
 
-/// A request of the kernel's own.
+/// The caller in requests of the kernel itself.
 const NOBODY: Who = Who {
     uid: 0,
     gid: 0,
     pid: 0,
 };
 
-/// The request that a session begins with.
+/// The request that begins a session.
 pub(super) fn init(unique: u64) -> Vec<u8> {
     let flags = u32::MAX;
     let body = Bytes::default()
@@ -56,7 +55,7 @@ pub(super) fn init(unique: u64) -> Vec<u8> {
     encode::request(op::INIT, unique, 0, NOBODY, &body)
 }
 
-/// Who serves: the server, with a fault or without.
+/// The server, with or without a fault.
 pub(super) struct Served {
     pub(super) offline: Offline,
     pub(super) fault: Option<Fault>,
@@ -64,18 +63,18 @@ pub(super) struct Served {
     pub(super) apart: u64,
 }
 
-/// Takes answers.
+/// A consumer of answers.
 pub(super) type Sink = dyn Fn(&[u8]) + Send + Sync;
 
 impl Served {
-    /// Serves a request; with `ring` as it comes by io_uring.
+    /// Serves a request; with `ring` as if it came by io_uring.
     fn serve(&self, request: &[u8], ring: bool, alone: bool) {
         let (opcode, body) = (word(request, 4), request.get(HEAD..).unwrap_or_default());
         match (self.fault, opcode) {
             (Some(Fault::Panic), Some(op::LOOKUP)) if body == b"x1\0" => panic!("a fault"),
             (Some(Fault::Write), Some(op::UNLINK)) => {
                 let name = Bytes::default().u32(0o755).u32(0).name(b"nobody asked");
-                // Answers to request 0 are nobody's.
+                // Answers to requests with number 0 are ignored.
                 let lookup = Bytes::default().name(APART.as_bytes());
                 let mkdir = encode::request(op::MKDIR, 0, self.apart, NOBODY, &name);
                 for more in [encode::request(op::LOOKUP, 0, 1, NOBODY, &lookup), mkdir] {
@@ -86,7 +85,7 @@ impl Served {
             (Some(Fault::Silence), Some(op::REMOVEXATTR)) => return,
             _ => {}
         }
-        // Those that get no answer never come by a ring.
+        // Requests without an answer never come by a ring.
         if ring && wants_answer(request).is_some() {
             let (head, operation, payload) = parts(request);
             self.offline.serve_parts(head, &operation, payload, alone);
@@ -96,18 +95,18 @@ impl Served {
     }
 }
 
-/// What all threads of a round know.
+/// The state that all threads of a round share.
 pub(super) struct Shared {
     pub(super) served: Arc<Served>,
     pub(super) known: Mutex<Known>,
     pub(super) answers: Arc<Answers>,
-    /// How many answers each request is to get.
+    /// Number of answers that each request should get.
     pub(super) wanted: Mutex<BTreeMap<u64, usize>>,
     pub(super) timeout: Duration,
 }
 
 impl Shared {
-    /// Makes `count` requests one after the other, of which number `destroyed` ends the session.
+    /// Makes `count` requests one after the other; number `destroyed` of them ends the session.
     pub(super) fn run(
         &self,
         rng: &mut fastrand::Rng,
@@ -115,7 +114,7 @@ impl Shared {
         destroyed: Option<usize>,
         log: &Mutex<Vec<Vec<u8>>>,
     ) -> Result<(), String> {
-        // A thread serves, so that one that hangs is noticed.
+        // Another thread serves, so that a hang is noticed.
         let (give, take) = mpsc::channel::<(Vec<u8>, bool, bool)>();
         let (tell, told) = mpsc::channel();
         let served = Arc::clone(&self.served);

@@ -1,4 +1,4 @@
-//! Changes something.
+//! Random changes of a volume; each may fail.
 
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use stetfs::low::{Ctx, FallocateMode, Fs, FsError, Ino, ROOT_INO, RenameFlags, S
 
 use super::look::Found;
 
-/// Does a little of everything; most of it may fail.
+/// Makes a few changes of each kind; most may fail.
 pub fn change(fs: &Arc<Fs>, found: &Found, rng: &mut fastrand::Rng) {
     let mut visitor = Visitor {
         fs,
@@ -35,7 +35,7 @@ pub fn change(fs: &Arc<Fs>, found: &Found, rng: &mut fastrand::Rng) {
     }
 }
 
-/// Who changes something.
+/// The visitor, with its random choices.
 struct Visitor<'a> {
     fs: &'a Arc<Fs>,
     ctx: Ctx,
@@ -43,18 +43,18 @@ struct Visitor<'a> {
     rng: &'a mut fastrand::Rng,
 }
 
-/// What is changed.
+/// The objects of a change.
 struct At {
     dir: Ino,
     file: Ino,
     /// A directory and a name in it.
     name: (Ino, Vec<u8>),
-    /// A name that is not there yet.
+    /// A name that does not exist yet.
     new: Vec<u8>,
 }
 
 impl Visitor<'_> {
-    /// What change number `i` is about.
+    /// Draws the objects of change number `i`.
     fn draw(&mut self, i: usize) -> At {
         let dir = self.rng.choice(&self.found.dirs);
         let dir = dir.copied().unwrap_or(ROOT_INO);
@@ -78,7 +78,7 @@ impl Visitor<'_> {
     }
 }
 
-/// Names.
+/// Changes of names.
 impl Visitor<'_> {
     fn create(&mut self, at: &At) {
         let made = self
@@ -125,7 +125,7 @@ impl Visitor<'_> {
         );
     }
 
-    /// To a name that is there, if there is one; or exchanges the two.
+    /// Renames onto an existing name, if there is one, or exchanges the two.
     fn rename_onto(&mut self, at: &At) {
         let (parent, name) = &at.name;
         let other = self.rng.choice(&self.found.names).cloned();
@@ -141,7 +141,7 @@ impl Visitor<'_> {
     }
 }
 
-/// Attributes.
+/// Changes of attributes.
 impl Visitor<'_> {
     fn resize(&mut self, at: &At) {
         let sizes = [0, 1, 5000, 1 << 20, 1 << 40, u64::MAX];
@@ -167,7 +167,7 @@ impl Visitor<'_> {
     }
 }
 
-/// Content.
+/// Changes of content.
 impl Visitor<'_> {
     fn allocate(&mut self, at: &At) {
         let Ok(open) = self.fs.open_inode(&self.ctx, at.file, libc::O_RDWR) else {

@@ -1,11 +1,11 @@
-//! Looks at everything.
+//! A walk over a volume that continues after errors.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use stetfs::low::{Ctx, FileType, Fs, FsError, Ino, ROOT_INO, SeekWhat};
 
-/// What was found.
+/// The results of a walk.
 #[derive(Debug, Default)]
 pub struct Found {
     /// Directories.
@@ -14,13 +14,13 @@ pub struct Found {
     pub files: Vec<Ino>,
     /// A directory and a name in it.
     pub names: Vec<(Ino, Vec<u8>)>,
-    /// What went wrong, for people.
+    /// The errors, in words.
     pub errors: Vec<String>,
 }
 
-/// Inodes to look at, at most.
+/// Most inodes to look at.
 const INODES: usize = 2000;
-/// Names to look at in one directory, at most.
+/// Most names to look at in one directory.
 const NAMES: usize = 1500;
 
 impl Found {
@@ -31,7 +31,7 @@ impl Found {
     }
 }
 
-/// Goes through all names that can be reached, and reads what they lead to.
+/// Walks over all names that can be reached, and reads the files that they name.
 pub fn wander(fs: &Arc<Fs>, rng: &mut fastrand::Rng) -> Found {
     let mut found = Found::default();
     let mut todo = vec![ROOT_INO];

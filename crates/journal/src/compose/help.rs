@@ -1,17 +1,17 @@
-//! Journal options as help: for the command line, manual pages and documents.
+//! The help on journal options, for the command line, manual pages and documents.
 
 use super::part::{Axis, Part};
 
 /// An option, or a value of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OptionHelp {
-    /// Such as `chunk=SIZE`, or `codec=jbd2|frames`.
+    /// The syntax, such as `chunk=SIZE` or `codec=jbd2|frames`.
     pub usage: String,
-    /// What it says; lines.
+    /// The description, in lines.
     pub help: Vec<String>,
 }
 
-/// All journal options but the presets.
+/// The help on all journal options except the presets.
 pub fn options_help() -> Vec<OptionHelp> {
     let mut all = Vec::new();
     for axis in Axis::ALL {

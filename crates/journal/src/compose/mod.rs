@@ -1,8 +1,8 @@
-//! What a journal is composed of (architecture, "The seam"): for each [`Axis`] a [`Part`], with
-//! options of its own. A [`Preset`] is a name for some of them.
+//! The composition of a journal (architecture, "The seam"): for each [`Axis`] a [`Part`], with
+//! options of its own. A [`Preset`] is a name for a composition.
 //!
-//! Parts and presets register themselves, from wherever they are ([`PARTS`], [`PRESETS`]): what
-//! takes, shows or explains journal options reads them from here.
+//! Parts and presets register themselves in the module or crate that has them ([`PARTS`],
+//! [`PRESETS`]). All code that takes, shows or explains journal options reads them from here.
 
 mod help;
 mod nearest;
@@ -23,7 +23,7 @@ use crate::log::LogFormat;
 use crate::policy::{Home, Ordering};
 use part::listed;
 
-/// A composition that makes no sense, and why.
+/// A composition that is not possible, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Bad(pub String);
@@ -32,25 +32,25 @@ pub struct Bad(pub String);
 #[derive(Clone, PartialEq, Eq)]
 pub struct Composition {
     preset: Preset,
-    /// What was said besides, by option.
+    /// The options that the user gave, with their values.
     said: BTreeMap<&'static str, String>,
-    /// What is put in place of what the preset says, for what was said needs it.
+    /// The parts that the given options need, in place of the preset's.
     implied: BTreeMap<&'static str, &'static str>,
-    /// What follows for file data: it is asked for often.
+    /// The resulting mode for file data, stored because it is read often.
     data: DataMode,
 }
 
 impl From<Preset> for Composition {
     fn from(preset: Preset) -> Composition {
         let mut new = Composition::unsettled(preset);
-        // A test goes over all presets.
+        // A test checks all presets.
         let settled = new.settle();
         debug_assert!(settled.is_ok(), "{preset}: {settled:?}");
         new.with_data()
     }
 }
 
-/// A jbd2 journal.
+/// A jbd2 journal with this mode for file data.
 impl From<DataMode> for Composition {
     fn from(mode: DataMode) -> Composition {
         let mut new = Composition::from(match mode {
@@ -82,15 +82,15 @@ pub fn option_names() -> impl Iterator<Item = &'static str> {
     Axis::ALL.into_iter().map(Axis::name).chain(of_parts)
 }
 
-/// Whether an option exists and can have this value, whatever else is said.
+/// Checks that an option exists and can have this value, regardless of other options.
 ///
 /// # Errors
-/// Why not.
+/// The reason why not.
 pub fn check_option(name: &str, value: &str) -> Result<(), Bad> {
     Composition::unsettled(Preset::default()).say(name, value)
 }
 
-/// An option: an axis, or one of a part.
+/// An option: an axis, or an option of a part.
 enum Found {
     Axis(Axis),
     Of(&'static OptionDef),
@@ -108,10 +108,10 @@ fn find(name: &str) -> Option<Found> {
 }
 
 impl Composition {
-    /// The preset with these options and values, of which later ones replace earlier ones.
+    /// The preset with these options and values; later ones replace earlier ones.
     ///
     /// # Errors
-    /// An option or value that does not exist, or a composition that makes no sense: the reason.
+    /// The reason: an option or value that does not exist, or a composition that is not possible.
     pub fn new<'a>(
         preset: Preset,
         options: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -133,7 +133,7 @@ impl Composition {
         }
     }
 
-    /// The same with one more option.
+    /// The same composition with one more option.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -170,7 +170,7 @@ impl Composition {
         Ok(())
     }
 
-    /// Puts parts in place that what was said needs, where nobody asked for others.
+    /// Implies the parts that given options need, on axes for which the user gave none.
     fn settle(&mut self) -> Result<(), Bad> {
         for name in self.said.keys().copied().collect::<Vec<_>>() {
             let Some(Found::Of(option)) = find(name) else {
@@ -194,7 +194,7 @@ impl Composition {
                 if self.offers(ability) {
                     continue;
                 }
-                // What needs a region is for who says so.
+                // A part that needs a region is taken only if the user asks for it.
                 let able = PARTS.iter().filter(|p| p.offers.contains(ability));
                 match able.min_by_key(|p| p.needs.contains(Ability::IN_REGION)) {
                     Some(able) => self.imply(able, &part.to_string())?,
@@ -205,9 +205,10 @@ impl Composition {
         self.check_records()
     }
 
-    /// A record ends when all that ran beside it is valid. Where lanes commit by themselves one can
-    /// be valid that has newer things of the file, and the record is still alive: a recovery would
-    /// put the older ones over them.
+    /// Refuses records of files together with lanes. A record ends when every transaction that was
+    /// open beside it is valid. If lanes commit by themselves, one can be valid that holds newer
+    /// changes of the file while the record is still alive: a recovery would overwrite them with
+    /// older ones.
     fn check_records(&self) -> Result<(), Bad> {
         let (order, sync) = (self.part(Axis::Order), self.part(Axis::Sync));
         match self.has_records() && order.needs.contains(Ability::LANES) {
@@ -237,8 +238,7 @@ impl Composition {
         Ok(())
     }
 
-    /// The parts that were said though the preset names others: the part that is there, and the
-    /// preset's.
+    /// The given parts that replace parts of the preset: each with the preset's part.
     pub fn replaced(&self) -> Vec<(&'static Part, &'static Part)> {
         let preset = Composition::unsettled(self.preset);
         Axis::ALL
@@ -253,12 +253,12 @@ impl Composition {
             .collect()
     }
 
-    /// The preset that it began with.
+    /// The preset that the composition is based on.
     pub fn preset(&self) -> Preset {
         self.preset
     }
 
-    /// What an option is, if anybody said so: the user, what he said implies, or the preset.
+    /// The value of an option: given by the user, implied by that, or set by the preset.
     pub fn value(&self, option: &str) -> Option<&str> {
         let said = self.said.get(option).map(String::as_str);
         let implied = || self.implied.get(option).copied();
@@ -271,12 +271,12 @@ impl Composition {
         said.or_else(implied).or_else(of_preset)
     }
 
-    /// A number that an option is.
+    /// The value of an option as a number.
     pub fn number(&self, option: &str) -> Option<u64> {
         self.value(option)?.parse().ok()
     }
 
-    /// The part that answers a question.
+    /// The part on an axis.
     pub fn part(&self, axis: Axis) -> &'static Part {
         let name = self.value(axis.name()).unwrap_or(match axis {
             Axis::Data => "ordered",
@@ -297,7 +297,7 @@ impl Composition {
         self
     }
 
-    /// What happens to file data.
+    /// The mode for file data.
     pub fn data(&self) -> DataMode {
         self.data
     }
@@ -307,20 +307,20 @@ impl Composition {
         matches!(self.part(Axis::Sync).make, Make::Sync { records: true })
     }
 
-    /// Whether the log is in a region of persistent memory: it is nothing without one.
+    /// Whether the log is in a region of persistent memory, so that the journal needs one.
     pub fn is_in_region(&self) -> bool {
         self.part(Axis::Medium).offers.contains(Ability::IN_REGION)
     }
 
-    /// The same, but files are synced by commits.
+    /// The same composition, but files are synced by commits.
     pub fn without_records(mut self) -> Composition {
         self.said.retain(|name, _| *name != "records");
         self.said.insert(Axis::Sync.name(), "compound".into());
         self
     }
 
-    /// The default preset with the way home of this one: how images of a log go home, whoever wrote
-    /// it, and nothing else.
+    /// The default preset with the home policy of this composition: it serves to replay a log of
+    /// any format.
     pub fn way_home(&self) -> Composition {
         let home = self.part(Axis::Home).name.to_owned();
         let mut new = Composition::default();
@@ -328,7 +328,7 @@ impl Composition {
         new
     }
 
-    /// How the log is written.
+    /// The format of the log.
     pub fn format(&self) -> &'static dyn LogFormat {
         match self.part(Axis::Codec).make {
             Make::Codec(format) => format,
@@ -343,7 +343,7 @@ impl Composition {
             .contains(Ability::REPLAYED_BY_OTHERS)
     }
 
-    /// Lanes and sharing.
+    /// The ordering policy.
     pub fn ordering(&self) -> Box<dyn Ordering> {
         match self.part(Axis::Order).make {
             Make::Order(make) => make(self),
@@ -351,7 +351,7 @@ impl Composition {
         }
     }
 
-    /// The way home.
+    /// The home policy.
     pub fn home(&self) -> Box<dyn Home> {
         match self.part(Axis::Home).make {
             Make::Home(make) => make(self),
@@ -360,7 +360,7 @@ impl Composition {
     }
 }
 
-/// What stands for a part that nobody registered: a preset names it.
+/// A placeholder for a part that a preset names and that is not registered.
 static NOBODY: Part = Part {
     name: "none",
     help: "",
@@ -388,7 +388,7 @@ impl fmt::Debug for Composition {
 impl FromStr for Composition {
     type Err = Bad;
 
-    /// `PRESET[,OPTION=VALUE…]`.
+    /// Parses `PRESET[,OPTION=VALUE…]`.
     fn from_str(text: &str) -> Result<Composition, Bad> {
         let mut words = text.split(',').map(str::trim);
         let preset = words.next().unwrap_or_default().parse()?;
@@ -499,7 +499,7 @@ mod tests {
         );
     }
 
-    /// What needs a region is there for who says so, and for nobody else.
+    /// A part that needs a region is taken only if the user asks for it.
     #[test]
     fn a_log_in_a_region_is_asked_for() {
         let is_in_region = |text: &str| {

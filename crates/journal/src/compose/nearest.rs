@@ -1,7 +1,7 @@
-//! What somebody may have meant who wrote a name that does not exist.
+//! Suggestions for a name that does not exist.
 
-/// The known name that is nearest to `word`, if it is near: as many letters wrong, missing, too
-/// many or swapped as one in three (Damerau and Levenshtein's distance).
+/// The known name that is nearest to `word`, if it is near: at most one letter in three is wrong,
+/// missing, superfluous or swapped (Damerau-Levenshtein distance).
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();
     known
@@ -12,7 +12,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, name)| name)
 }
 
-/// The same as the end of a message: `; did you mean NAME?`, or nothing.
+/// The suggestion as the end of a message: `; did you mean NAME?`, or nothing.
 pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     nearest(word, known).map_or_else(String::new, |name| format!("; did you mean {name}?"))
 }

@@ -1,4 +1,4 @@
-//! Parts that journals are made of, and the options that parts take.
+//! The parts of journals, and the options of the parts.
 
 use std::fmt;
 
@@ -6,49 +6,49 @@ use super::Composition;
 use crate::log::LogFormat;
 use crate::policy::{Home, Ordering};
 
-/// What a journal does with file data.
+/// The treatment of file data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DataMode {
-    /// Data goes home before the transaction that makes it reachable (ext4's `data=ordered`).
+    /// Data is written home before the transaction that makes it reachable (ext4's `data=ordered`).
     #[default]
     Ordered,
     /// Data is journaled with the metadata (`data=journal`).
     Journal,
-    /// What is overwritten is journaled with the metadata. Data in new blocks goes home before the
-    /// transaction that makes them reachable, as with [`Ordered`](Self::Ordered): nothing refers
-    /// to them until then, so no crash shows them in part.
+    /// Overwritten data is journaled with the metadata. Data in new blocks is written home before
+    /// the transaction that makes it reachable, as with [`Ordered`](Self::Ordered): nothing refers
+    /// to the blocks until then, so no crash shows them in part.
     Overwrites,
-    /// Data goes home at any time (`data=writeback`).
+    /// Data is written home at any time (`data=writeback`).
     Writeback,
 }
 
 impl DataMode {
-    /// Whether a crash leaves data as it was or as it is, block by block and transaction by
-    /// transaction: nothing that a valid transaction shows is written over at its home.
+    /// Whether a crash leaves each block either with its old or with its new data, and so each
+    /// transaction: data that a valid transaction shows is never overwritten at home directly.
     pub fn keeps_whole(self) -> bool {
         matches!(self, DataMode::Journal | DataMode::Overwrites)
     }
 }
 
-/// A question about a journal; a [`Part`] is an answer. Each is an option of that name.
+/// A question about a journal, which a [`Part`] answers. Each axis is an option of that name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Axis {
-    /// What happens to file data.
+    /// The treatment of file data.
     Data,
-    /// How a transaction looks in the log.
+    /// The format of a transaction in the log.
     Codec,
-    /// Which transaction a change belongs to, and what sharing a block means.
+    /// The transaction that a change belongs to, and the meaning of a block shared between lanes.
     Order,
-    /// Where the log lies.
+    /// The location of the log.
     Medium,
-    /// How images reach their homes.
+    /// The way of images to their home locations.
     Home,
-    /// What makes a synced file durable.
+    /// The way a synced file becomes durable.
     Sync,
 }
 
 impl Axis {
-    /// All of them.
+    /// All axes.
     pub const ALL: [Axis; 6] = [
         Axis::Data,
         Axis::Codec,
@@ -70,14 +70,14 @@ impl Axis {
         }
     }
 
-    /// What it asks, for help.
+    /// The question, for help texts.
     pub fn help(self) -> &'static str {
         match self {
             Axis::Data => "what happens to file data",
             Axis::Codec => "how the log is written",
             Axis::Order => "how changes become transactions",
             Axis::Medium => "where the log lies",
-            Axis::Home => "how logged blocks reach their homes",
+            Axis::Home => "how logged blocks reach their home locations",
             Axis::Sync => "what makes a synced file durable",
         }
     }
@@ -90,18 +90,18 @@ impl fmt::Display for Axis {
 }
 
 bitflags::bitflags! {
-    /// What a log can hold, or a journal be relied on for.
+    /// An ability of a log or a journal.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Ability: u32 {
         /// Several lanes of transactions, with edges.
         const LANES = 1;
         /// Records of single files.
         const RECORDS = 1 << 1;
-        /// The kernel and e2fsck replay it.
+        /// The kernel and e2fsck can replay the log.
         const REPLAYED_BY_OTHERS = 1 << 2;
-        /// It is in a region of persistent memory.
+        /// The log is in a region of persistent memory.
         const IN_REGION = 1 << 3;
-        /// What changed of each block, not all of it.
+        /// Logging of the changes of a block instead of the whole block.
         const CHANGES = 1 << 4;
     }
 }
@@ -128,35 +128,35 @@ impl fmt::Display for Ability {
 /// An option of a part.
 #[derive(Debug)]
 pub struct OptionDef {
-    /// Its name.
+    /// The name.
     pub name: &'static str,
-    /// What it takes, such as `SIZE` or `off|discard|zero`.
+    /// The syntax of the value, such as `SIZE` or `off|discard|zero`.
     pub values: &'static str,
-    /// What it says, in a line.
+    /// The description, in one line.
     pub help: &'static str,
-    /// Whether a value can be.
+    /// Checks a value.
     ///
     /// # Errors
-    /// What it should be, as the end of a sentence.
+    /// The end of a sentence that says what the value must be.
     pub check: fn(&str) -> Result<(), String>,
 }
 
-/// What a part is made by.
+/// The function or value that makes a part, by axis.
 #[derive(Clone, Copy)]
 pub enum Make {
-    /// File data.
+    /// The treatment of file data.
     Data(DataMode),
-    /// A log.
+    /// A log format.
     Codec(&'static dyn LogFormat),
-    /// Lanes and sharing.
+    /// An ordering policy.
     Order(fn(&Composition) -> Box<dyn Ordering>),
-    /// The volume's journal.
+    /// The medium, which the codec makes.
     Medium,
-    /// The way home.
+    /// A home policy.
     Home(fn(&Composition) -> Box<dyn Home>),
-    /// Files are synced by records of their own, or by commits.
+    /// The sync of files.
     Sync {
-        /// By records.
+        /// Whether files are synced by records of their own, not by commits.
         records: bool,
     },
 }
@@ -165,20 +165,20 @@ pub enum Make {
 pub struct Part {
     /// The option's value.
     pub name: &'static str,
-    /// What it means, in a line.
+    /// The description, in one line.
     pub help: &'static str,
     /// Options that only this part takes.
     pub options: &'static [OptionDef],
-    /// What it can do for others.
+    /// The abilities it has.
     pub offers: Ability,
-    /// What others must be able to.
+    /// The abilities it needs from other parts.
     pub needs: Ability,
-    /// How it is made.
+    /// The maker of the part.
     pub make: Make,
 }
 
 impl Part {
-    /// The question that it answers.
+    /// The axis on which the part is.
     pub fn axis(&self) -> Axis {
         match self.make {
             Make::Data(_) => Axis::Data,
@@ -190,7 +190,7 @@ impl Part {
         }
     }
 
-    /// All parts that answer a question, by name.
+    /// All parts on an axis, by name.
     pub fn of(axis: Axis) -> Vec<&'static Part> {
         let mut parts: Vec<_> = PARTS.iter().filter(|p| p.axis() == axis).collect();
         parts.sort_unstable_by_key(|p| p.name);
@@ -210,14 +210,14 @@ impl fmt::Display for Part {
     }
 }
 
-/// The parts there are: each scheme's folder adds its own.
+/// All registered parts: each scheme's folder adds its own.
 #[linkme::distributed_slice]
 pub static PARTS: [Part];
 
-/// For options that take one of a few words.
+/// Checks the value of an option that takes one of a few words.
 ///
 /// # Errors
-/// The words.
+/// The end of a sentence that lists the words.
 pub fn one_of(words: &[&str], value: &str) -> Result<(), String> {
     match words.contains(&value) {
         true => Ok(()),
@@ -225,10 +225,10 @@ pub fn one_of(words: &[&str], value: &str) -> Result<(), String> {
     }
 }
 
-/// For options that take a number between two, both included.
+/// Checks the value of an option that takes a number from `least` to `most`, both included.
 ///
 /// # Errors
-/// The bounds.
+/// The end of a sentence that gives the bounds.
 pub fn between(least: u64, most: u64, value: &str) -> Result<(), String> {
     match value.parse::<u64>() {
         Ok(n) if (least..=most).contains(&n) => Ok(()),
@@ -236,7 +236,7 @@ pub fn between(least: u64, most: u64, value: &str) -> Result<(), String> {
     }
 }
 
-/// `a, b and c`.
+/// The words as a list: `a, b and c`, with `last` before the last word.
 pub(super) fn listed(words: &[&str], last: &str) -> String {
     match words {
         [] => String::new(),

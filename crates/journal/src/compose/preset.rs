@@ -1,4 +1,4 @@
-//! Names for compositions.
+//! Presets: names for compositions.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,14 +7,14 @@ use super::part::{DataMode, listed};
 use super::{Bad, Composition, did_you_mean};
 use crate::jbd2::CUSTOM;
 
-/// What a preset is.
+/// The definition of a preset.
 #[derive(Debug)]
 pub struct PresetDef {
     /// The name that `journal=` takes.
     pub name: &'static str,
-    /// What it is, in a line.
+    /// The description, in one line.
     pub help: &'static str,
-    /// Where it stands in lists.
+    /// The position in lists.
     pub rank: u32,
     /// The composition: options and their values, as a user would write them.
     pub set: &'static [(&'static str, &'static str)],
@@ -24,7 +24,7 @@ pub struct PresetDef {
 #[derive(Clone, Copy)]
 pub struct Preset(pub &'static PresetDef);
 
-/// The presets there are: each scheme's folder adds its own.
+/// All registered presets: each scheme's folder adds its own.
 #[linkme::distributed_slice]
 pub static PRESETS: [PresetDef];
 
@@ -36,7 +36,7 @@ impl Preset {
         all
     }
 
-    /// Those whose log is on a device: they need no region of persistent memory.
+    /// The presets whose log is on a device: they need no region of persistent memory.
     pub fn on_a_device() -> Vec<Preset> {
         let mut presets = Preset::all();
         presets.retain(|preset| !preset.composition().is_in_region());
@@ -48,12 +48,12 @@ impl Preset {
         self.0.name
     }
 
-    /// What it is, in a line.
+    /// The description, in one line.
     pub fn help(self) -> &'static str {
         self.0.help
     }
 
-    /// Its journal, with nothing else said.
+    /// The preset's composition, with no further options.
     pub fn composition(self) -> Composition {
         Composition::from(self)
     }
@@ -63,7 +63,7 @@ impl Preset {
         self.composition().is_jbd2()
     }
 
-    /// What the journal does with file data.
+    /// The preset's mode for file data.
     pub fn data_mode(self) -> DataMode {
         self.composition().data()
     }
@@ -98,7 +98,7 @@ impl fmt::Display for Preset {
 impl FromStr for Preset {
     type Err = Bad;
 
-    /// Takes the preset's name, or `journal` for `data` as ext4's `data=` has it.
+    /// Parses a preset's name; `journal` stands for `data`, as in ext4's `data=`.
     fn from_str(text: &str) -> Result<Preset, Bad> {
         let name = if text == "journal" { "data" } else { text };
         if name == CUSTOM.name() {

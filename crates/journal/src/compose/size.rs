@@ -1,9 +1,9 @@
-//! Sizes as people write them.
+//! Sizes in the notation of options.
 
-/// A number of bytes, with K, M, G or T for powers of 1024.
+/// Parses a number of bytes, with K, M, G or T for powers of 1024.
 ///
 /// # Errors
-/// What it should be, as the end of a sentence.
+/// The end of a sentence that says what the value must be.
 pub fn bytes(text: &str) -> Result<u64, String> {
     let (digits, shift) = match text.as_bytes().last() {
         Some(b'k' | b'K') => (&text[..text.len() - 1], 10),
@@ -19,10 +19,10 @@ pub fn bytes(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "is too large".to_owned())
 }
 
-/// Raw bytes of a chunk of the StetFS log (`chunk=`).
+/// Parses the size of a chunk of the StetFS log before compression, in bytes (`chunk=`).
 ///
 /// # Errors
-/// As [`bytes`]; also of sizes that no chunk can have.
+/// As [`bytes`]; also for sizes that a chunk cannot have.
 pub fn chunk(text: &str) -> Result<u32, String> {
     u32::try_from(bytes(text)?)
         .ok()

@@ -1,48 +1,25 @@
-//! What changed of the blocks of a transaction, where only that is logged.
+//! The changed bytes of the blocks of a transaction, for formats that log only those.
 //!
-//! * **changes.C1** What is logged of a block is all that changed since the block was home,
-//!   durably. So the newest image of a block is enough, as with whole images, and the ones before
-//!   it may be forgotten; and it puts right what a crash left of a home write, of which some
-//!   sectors arrived.
+//! * **changes.C1** The logged changes of a block are all its changes since its home location was
+//!   last durably up to date. So the newest image of a block is enough, as with whole images, and
+//!   older ones may be forgotten. It also repairs a write home that a crash left torn.
 
-use std::sync::Arc;
-
-use super::{Inner, Journal};
-use crate::head::Block;
+use super::Engine;
 use crate::policy::Touched;
 use crate::tx::Snapshot;
 
-impl Journal {
-    /// A block could not be written home past the journal: what changes of it from here on is not
-    /// all that its home lacks (changes.C1).
-    pub fn is_unlike_home(&self, block: &Arc<Block>) {
-        block.write().head().unlike_home = true;
-    }
-}
-
-impl Inner {
-    /// Says of each image what changed since its block was home (changes.C1).
+impl Engine {
+    /// Notes in each image what changed since its block was home (changes.C1).
     pub(super) fn note_changes(&self, snapshot: &mut Snapshot) {
-        let Some(unit) = self.codec.change_unit() else {
+        let Some(unit) = self.base.change_unit else {
             return;
         };
         for image in &mut snapshot.images {
             let base = image.base.take();
             image.touched = base.map(|base| Touched::between(&base, &image.page, unit));
         }
-        if self.config.canary.changes_of_tx {
-            return;
-        }
-        // What goes home meanwhile is listed until it is durable there.
-        let log = self.log.lock();
-        for image in &mut snapshot.images {
-            let Some(before) = log.pending.get(&image.nr) else {
-                continue;
-            };
-            match (&mut image.touched, &before.touched) {
-                (Some(now), Some(before)) => now.merge(before),
-                (now, _) => *now = None,
-            }
+        if !self.base.config.canary.changes_of_tx {
+            self.space.add_changes(&mut snapshot.images);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Checkpoint: committed images go home, and the log's tail moves on.
+//! Checkpoint: committed images are written home, and the log's tail moves on.
 //!
 //! Invariants:
 //! * **checkpoint.K1** Only images of valid transactions are written home, from the snapshot's
@@ -6,79 +6,78 @@
 //! * **checkpoint.K2** The tail moves past a transaction only when all its images are home or
 //!   replaced, and the device was flushed since; space before the tail is reused only once the new
 //!   tail is durable.
-//! * **checkpoint.K3** Between lanes the oldest goes first: as long as a transaction stands in the
-//!   log, so do all newer ones, of any lane, for recovery would replay its images, and its alone,
-//!   over what the newer ones brought home.
+//! * **checkpoint.K3** Log space is freed oldest first over all lanes: as long as a transaction is
+//!   in the log, so are all newer ones of any lane, for recovery would otherwise replay its images
+//!   over those that the newer ones wrote home.
 //! * **checkpoint.K4** An image counts as one of the live log until the tail that leaves it behind
-//!   is durable: who frees its block before revokes it, for a crash may bring it back.
+//!   is durable: a transaction that frees its block before that revokes it, for a crash may bring
+//!   it back.
 //! * **checkpoint.K5** Tails that move together become durable together: no other tail of the log
-//!   is written between them, for it would take some of them with it.
+//!   is written between them, for that write would make only some of them durable.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use stetfs_sync::plain::{Instant, atomic::Ordering, mended};
+use stetfs_sync::plain::{Instant, atomic::Ordering};
 
-use super::Inner;
-use super::checkpoint_list::{CheckpointList, Reaped};
-use super::lane::LaneState;
+use super::Engine;
 use super::spread::Spread;
-use crate::error::{JournalError, Result};
+use crate::error::Result;
 use crate::ids::{BlockNr, TxId};
-use crate::policy::{self, HomeImage, LogTail, Medium, Sent};
+use crate::policy::{LogTail, Medium, Sent};
 use crate::stats::bump;
 
-/// Images sent home in one batch.
+/// Images written home in one batch.
 const BATCH: usize = 4096;
-/// Without a reason to look earlier.
+/// The interval at which the checkpoint thread looks whether a checkpoint is due.
 const TICK: Duration = Duration::from_secs(1);
-/// Committed images wait at most about this long before they go home by themselves, so that a
-/// recovery never has much more than this to do (as the kernel's dirty expiry).
-const AGE: Duration = Duration::from_secs(30);
 
-impl Inner {
-    /// The checkpoint thread: on request, when the log is half full, when images are old.
-    pub(crate) fn checkpoint_loop(&self) {
-        while !self.quit.load(Ordering::Acquire) {
-            let asked = self.checkpoint_signal.wait(TICK);
-            if self.has_stopped() {
-                // Nothing more goes home after a stop; just wait for the end, which asks.
+impl Engine {
+    /// The checkpoint thread: it runs on request, when the log is half full, and when images are
+    /// old.
+    pub(super) fn checkpoint_loop(&self) {
+        let space = &self.space;
+        while !self.base.quits() {
+            let asked = space.signal.wait(TICK);
+            if self.base.has_stopped() {
+                // Nothing is written home after a stop. The loop waits for the end, which signals.
                 continue;
             }
             let done = match asked {
                 true => self.checkpoint(None),
-                false if self.checkpoint_is_due() => self.checkpoint(Some(Spread::begin(self))),
+                false if space.is_checkpoint_due() => self.checkpoint(Some(Spread::begin(space))),
                 false => Ok(()),
             };
             if let Err(e) = done {
-                self.stop(Some(e));
+                self.base.stop(Some(e));
             }
         }
     }
 
-    fn checkpoint_is_due(&self) -> bool {
-        self.lanes.iter().any(LaneState::is_half_full)
-            || self.pinned.load(Ordering::Relaxed) * 2 > self.pinned_limit()
-            || self
-                .log
-                .lock()
-                .oldest()
-                .is_some_and(|t| Instant::now().duration_since(t) >= AGE)
+    /// Waits until memory and log have room for more changes.
+    ///
+    /// # Errors
+    /// `Aborted` once the journal stopped.
+    pub(crate) fn throttle(&self) -> Result<()> {
+        self.space.wait_for_memory()
     }
 
-    /// Brings home every valid image there is now, and moves the tails, as fast as it can: somebody
-    /// waits. A checkpoint that takes its time does not any more.
+    /// Writes home all images that are valid now, and moves the tails, as fast as it can: the
+    /// caller waits. A checkpoint under way stops pausing.
+    ///
+    /// # Errors
+    /// The device's.
     pub(crate) fn checkpoint_all(&self) -> Result<()> {
-        let _hurry = self.checkpoint_signal.hurry();
+        let _hurry = self.space.signal.hurry();
         self.checkpoint(None)
     }
 
     fn checkpoint(&self, spread: Option<Spread>) -> Result<()> {
-        let _one_at_a_time = self.home_io.lock();
+        let (base, space) = (&self.base, &self.space);
+        let _one_at_a_time = space.begin_round();
         let (begun, mut paused) = (Instant::now(), Duration::ZERO);
-        let images: Vec<BlockNr> = self.log.lock().pending.keys().copied().collect();
-        self.point("checkpoint-listed");
-        let canary = &self.config.canary;
+        let images = space.waiting_blocks();
+        base.point("checkpoint-listed");
+        let canary = &base.config.canary;
         if canary.tail_early || canary.pass_chained {
             self.move_tails(&[])?;
         }
@@ -88,16 +87,16 @@ impl Inner {
             let done = images.len() - left.len();
             let pause = spread
                 .as_ref()
-                .and_then(|s| s.pause(self, done, images.len()));
+                .and_then(|s| s.pause(space, self.clock.mean(), done, images.len()));
             if let Some(pause) = pause
                 && done > 0
             {
                 let before = Instant::now();
-                self.checkpoint_signal.pause(pause.time);
+                space.signal.pause(pause.time);
                 paused += before.elapsed();
             }
-            // Nothing goes home after a stop.
-            self.check()?;
+            // Nothing is written home after a stop.
+            base.check()?;
             let step = pause.map_or(BATCH, |p| p.images);
             let (now, later) = left.split_at(step.min(left.len()));
             left = later;
@@ -105,111 +104,61 @@ impl Inner {
         }
         let is_volatile = canary.home_volatile || (canary.share_volatile && self.has_shared());
         if !sent.is_empty() && !is_volatile {
-            self.flush()?;
+            self.clock.flush()?;
         }
         self.move_tails(&sent)?;
         let took = begun.elapsed().saturating_sub(paused);
-        self.times.checkpoint.add(took);
+        base.times.checkpoint.add(took);
         Ok(())
     }
 
     fn has_shared(&self) -> bool {
-        self.counters.shared.load(Ordering::Relaxed) > 0
+        self.base.counters.shared.load(Ordering::Relaxed) > 0
     }
 
-    /// Writes the images that these blocks have now, if they still have one.
+    /// Writes home the present images of these blocks; a block may have none any more.
     fn send_home(&self, blocks: &[BlockNr], sent: &mut Vec<(TxId, BlockNr)>) -> Result<()> {
-        let mut images = Vec::with_capacity(blocks.len());
-        let older;
-        {
-            let mut log = self.log.lock();
-            older = std::mem::take(&mut log.older);
-            for nr in blocks {
-                let Some(image) = log.pending.get(nr) else {
-                    continue;
-                };
-                if self.valid_seq(image.id.lane)? < image.id.seq {
-                    return Err(JournalError::Aborted(format!(
-                        "checkpoint.K1: an image of block {nr} was to go home that is not valid"
-                    )));
-                }
-                let live = match (self.config.canary.live_images, &image.block) {
-                    (true, Some(block)) => block.page(),
-                    _ => None,
-                };
-                images.push(HomeImage {
-                    nr: *nr,
-                    place: image.place.filter(|_| live.is_none()),
-                    page: live.unwrap_or_else(|| Arc::clone(&image.page)),
-                });
-                sent.push((image.id, *nr));
-                log.inflight.insert(*nr);
-            }
+        let batch = self.space.begin_home(blocks, &self.validity, sent)?;
+        if !batch.is_empty() {
+            self.must_be_awake("an image is written home")?;
         }
-        if !images.is_empty() {
-            self.must_be_awake("an image goes home")?;
-        }
-        let sent_home = self.home.send(&*self.device, &images);
-        if !older.is_empty() {
-            let older: Vec<HomeImage> = older.into_values().collect();
-            self.home.send(&*self.device, &older)?;
-        }
-        self.log.lock().inflight.clear();
-        self.log_changed.notify_all();
-        let Sent { shared, copied } = sent_home?;
-        bump(&self.counters.shared, shared);
-        bump(&self.counters.copied, copied);
-        bump(
-            &self.counters.bytes_home,
-            copied * self.cache.block_size() as u64,
-        );
+        let Sent { shared, copied } = self.space.send_home(batch)?;
+        let counters = &self.base.counters;
+        bump(&counters.shared, shared);
+        bump(&counters.copied, copied);
+        bump(&counters.bytes_home, copied * self.base.block_size());
         Ok(())
     }
 
-    /// After a flush: what was sent is home, and log space that nobody needs any more is free
-    /// (checkpoint.K2).
+    /// Settles what was sent, after a flush: it is home, and log space that is no longer needed
+    /// becomes free (checkpoint.K2).
     fn move_tails(&self, sent: &[(TxId, BlockNr)]) -> Result<()> {
-        let mut log = self.log.lock();
-        for (id, nr) in sent {
-            if log.pending.get(nr).is_some_and(|p| p.id == *id) {
-                log.pending.remove(nr);
-                log.settle(*id)?;
-                self.pinned.fetch_sub(1, Ordering::Relaxed);
-            }
-        }
-        let reaped: Vec<Reaped> = log.reap();
-        let forget =
-            |log: &mut CheckpointList| reaped.iter().for_each(|space| log.forget(&space.homes));
-        if !mended("checkpoint.index") {
-            forget(&mut log);
-        }
-        self.log_changed.notify_all();
-        drop(log);
-        let lanes = reaped.iter().map(|space| self.lane(space.lane));
-        let lanes = lanes.collect::<Result<Vec<_>>>()?;
-        let tails = lanes.iter().zip(&reaped);
-        self.set_tails(tails.map(|(lane, space)| (&*lane.medium, space.tail)))?;
-        forget(&mut self.log.lock());
-        for (lane, space) in lanes.iter().zip(&reaped) {
-            lane.medium.trim(space.at, space.blocks)?;
-            lane.free.fetch_add(space.blocks, Ordering::AcqRel);
-        }
-        bump(&self.counters.checkpoints, 1);
-        for lane in &self.lanes {
-            lane.wake();
-        }
+        let reaped = self.space.settle_home(sent)?;
+        let rings = reaped.iter().map(|space| self.space.ring(space.lane));
+        let rings = rings.collect::<Result<Vec<_>>>()?;
+        let tails = rings.iter().zip(&reaped);
+        self.set_tails(tails.map(|(ring, space)| (&*ring.medium, space.tail)))?;
+        self.space.give_back(&reaped)?;
+        bump(&self.base.counters.checkpoints, 1);
+        self.lanes.wake();
         Ok(())
     }
 
-    /// Everything home, and the log marked empty: a cleanly unmounted volume.
+    /// Writes everything home and marks the log empty, as in a cleanly unmounted volume.
+    ///
+    /// # Errors
+    /// The device's.
     pub(crate) fn empty_log(&self) -> Result<()> {
         self.checkpoint_all()?;
-        self.flush()?;
-        let tails: Vec<u64> = self.log.lock().lanes.iter().map(|l| l.next_seq).collect();
-        let media = self.lanes.iter().map(|lane| &*lane.medium);
-        self.set_tails(media.zip(tails.into_iter().map(|seq| LogTail { seq, at: None })))
+        self.clock.flush()?;
+        let tails = self.space.tails_if_empty();
+        self.set_tails(self.space.media().zip(tails))
     }
 
+    /// Writes tails and the horizon of the records, durably if barriers are on.
+    ///
+    /// # Errors
+    /// The device's; `Aborted` if the journal rests.
     pub(super) fn set_tails<'m>(
         &self,
         tails: impl Iterator<Item = (&'m dyn Medium, LogTail)>,
@@ -218,12 +167,12 @@ impl Inner {
         if tails.peek().is_some() {
             self.must_be_awake("a tail is written")?;
         }
-        let horizon = match mended("checkpoint.horizon") {
-            true => self.horizon(),
-            false => 0,
+        let canary = &self.base.config.canary;
+        let horizon = match canary.leave_horizon {
+            true => 0,
+            false => self.records.horizon(),
         };
-        let _together = mended("checkpoint.together").then(|| self.tails.lock());
-        let barrier = self.barrier() && !self.config.canary.tail_volatile;
-        policy::set_tails(tails, horizon, barrier)
+        let barrier = self.clock.has_barrier() && !canary.tail_volatile;
+        self.space.set_tails(tails, horizon, barrier)
     }
 }

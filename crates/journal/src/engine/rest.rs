@@ -1,10 +1,10 @@
-//! Rest: the log of a journal is as after an unmount, and nobody uses it until the journal wakes
-//! (ext4's `freeze_fs`).
+//! Rest: the log is as after an unmount, and is not used until the journal wakes (ext4's
+//! `freeze_fs`).
 //!
 //! * **rest.R1** While the journal rests no handle is open, no record is under way, and no
 //!   transaction, image, record or tail reaches the device. Handles wait at the gate, and records
-//!   find no room; a write all the same is a state that cannot be, and stops the journal, in
-//!   release builds, too.
+//!   find no room. A write that happens all the same is a bug, and stops the journal, in release
+//!   builds, too.
 //!
 //! ```text
 //!          go_to_rest (gate closed)      log retired
@@ -14,18 +14,17 @@
 //!     └──────────────────── open_gate ◀──────────────── resumed
 //! ```
 
-use super::Inner;
-use super::checkpoint_list::LaneLog;
+use super::Engine;
 use crate::error::{JournalError, Result};
-use crate::policy::{self, LogTail};
+use crate::policy;
 
-impl Inner {
-    /// Has `commit_all` commit everything, brings it home, and retires the log. The gate is closed
-    /// from the begin on.
+impl Engine {
+    /// Has `commit_all` commit everything, writes everything home, and retires the log. The gate is
+    /// closed from the start.
     ///
     /// # Errors
-    /// The first failure; the gate is open again then.
-    pub(super) fn go_to_rest(&self, commit_all: impl FnOnce() -> Result<()>) -> Result<()> {
+    /// The first failure; the gate is then open again.
+    pub(crate) fn go_to_rest(&self, commit_all: impl FnOnce() -> Result<()>) -> Result<()> {
         self.close_gate();
         let rested = commit_all().and_then(|()| self.retire_at_rest());
         if rested.is_err() {
@@ -35,58 +34,87 @@ impl Inner {
     }
 
     fn retire_at_rest(&self) -> Result<()> {
-        if self.config.canary.freeze_in_log {
+        if self.base.config.canary.freeze_in_log {
             return Ok(());
         }
         self.empty_log()?;
         self.retire()?;
-        self.gate.rests(true);
+        self.records.gate().rests(true);
         Ok(())
     }
 
-    /// The log is in use again, and begins where it ended.
+    /// Marks the log as in use again; it starts where it ended.
     ///
     /// # Errors
-    /// The device's. Something is in the log: it was used while the journal rested (rest.R1).
-    pub(super) fn resume(&self) -> Result<()> {
-        if self.gate.is_resting() {
-            let is_used = |lane: &LaneLog| !lane.live.is_empty() || !lane.durable.is_empty();
-            if self.log.lock().lanes.iter().any(is_used) {
-                return Err(at_rest("a transaction is in the log"));
-            }
+    /// The device's; `Aborted` if there is something in the log: it was used while the journal
+    /// rested (rest.R1).
+    pub(crate) fn resume(&self) -> Result<()> {
+        if self.records.gate().is_resting() && self.space.is_used() {
+            return Err(at_rest("a transaction is in the log"));
         }
-        let media = || self.lanes.iter().map(|lane| &*lane.medium);
-        policy::resume(self.records.as_deref(), media())?;
-        self.gate.rests(false);
-        let tail = |lane: &LaneLog| LogTail {
-            seq: lane.next_seq,
-            at: Some(lane.head),
+        policy::resume(self.records.log(), self.space.media())?;
+        self.records.gate().rests(false);
+        let tails = self.space.tails_at_heads();
+        self.set_tails(self.space.media().zip(tails))
+    }
+
+    /// Frees the records that were held: they are applied and committed, and the log's header says
+    /// so.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(crate) fn release_horizon(&self) -> Result<()> {
+        let horizon = self.lanes.now();
+        self.records.release(horizon);
+        self.space.set_horizon(horizon, self.clock.has_barrier())
+    }
+
+    /// Ends the use of the journal: has `commit_all` commit everything, writes everything home and
+    /// retires the log, then stops.
+    ///
+    /// # Errors
+    /// The first failure; the log then keeps what is not home. If the journal had stopped before,
+    /// the error that stopped it.
+    pub(crate) fn end(&self, commit_all: impl FnOnce() -> Result<()>) -> Result<()> {
+        let stopped = self.base.has_stopped();
+        // A sync that was requested before must write no record to a log that others may use by
+        // then.
+        self.close_gate();
+        let mut result = match stopped {
+            true => self.base.stopped_by().map_or(Ok(()), Err),
+            false => commit_all(),
         };
-        let tails: Vec<LogTail> = self.log.lock().lanes.iter().map(tail).collect();
-        self.set_tails(media().zip(tails))
+        let commits = self.syncs.commits.close();
+        // A log at rest is already empty and retired.
+        if !stopped && !self.records.gate().is_resting() {
+            result = result
+                .and_then(|()| self.empty_log())
+                .and_then(|()| self.retire());
+        }
+        self.base.stop(None);
+        drop(commits);
+        result
     }
 
-    /// No handle and no record begins from here on. Returns once no record is under way.
-    pub(super) fn close_gate(&self) {
-        if !self.config.canary.use_at_rest {
-            self.gate.close(|| self.has_stopped());
+    /// Closes the gate: no handle and no record begins. Returns once no record is under way.
+    pub(crate) fn close_gate(&self) {
+        if !self.base.config.canary.use_at_rest {
+            self.records.gate().close(|| self.base.has_stopped());
         }
     }
 
-    /// Handles and records go on.
-    pub(super) fn open_gate(&self) {
-        self.gate.open();
-        for lane in &self.lanes {
-            lane.wake();
-        }
+    /// Opens the gate: handles and records continue.
+    pub(crate) fn open_gate(&self) {
+        self.records.gate().open();
+        self.lanes.wake();
     }
 
-    /// Sees to it that something may be written (rest.R1).
+    /// Checks that something may be written (rest.R1).
     ///
     /// # Errors
-    /// The journal rests.
-    pub(super) fn must_be_awake(&self, what: &str) -> Result<()> {
-        match self.gate.is_resting() {
+    /// `Aborted` if the journal rests.
+    pub(crate) fn must_be_awake(&self, what: &str) -> Result<()> {
+        match self.records.gate().is_resting() {
             true => Err(at_rest(what)),
             false => Ok(()),
         }

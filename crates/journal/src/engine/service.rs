@@ -1,17 +1,21 @@
-//! The commit thread and the sync thread: who asked for durability is answered from here. A thread
-//! that may wait leads in their place where nobody else does: that saves two changes of threads.
+//! The service of requests for durability, by the commit thread and the sync thread.
+//!
+//! A calling thread that may wait becomes the commit leader in their place when no thread leads:
+//! that saves two changes of threads.
 
 use std::time::Duration;
 
 use stetfs_block::WriteList;
-use stetfs_sync::plain::{Instant, atomic::Ordering};
+use stetfs_sync::plain::Instant;
 
-use super::queue::{Lead, Queue, Requests, Role, Waiter};
-use super::{Done, Inner, Wait};
+use super::Engine;
+use super::config::{Done, Wait};
+use super::syncs::{Leader, Queue, Requests, Role, Waiter};
 use crate::error::Result;
 use crate::ids::{CommitPoint, Ino};
 use crate::stats::bump;
 
+/// The point and the inodes that cover all these requests.
 fn union(waiters: &[Waiter]) -> (CommitPoint, Vec<Ino>) {
     let mut point = CommitPoint::none();
     let mut inos = Vec::new();
@@ -24,53 +28,69 @@ fn union(waiters: &[Waiter]) -> (CommitPoint, Vec<Ino>) {
     (point, inos)
 }
 
-impl Inner {
-    /// As [`Journal::sync`](super::Journal::sync).
+/// The kinds of service, each with its queue.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Service {
+    /// Commits, on request, by size and by time.
+    Commits,
+    /// Writes of data and a flush, for requests that need no commit.
+    Plain,
+}
+
+impl Engine {
+    fn queue(&self, service: Service) -> &Queue {
+        match service {
+            Service::Commits => &self.syncs.commits,
+            Service::Plain => &self.syncs.plain,
+        }
+    }
+
+    /// As [`Journal::sync`](crate::Journal::sync).
     pub(crate) fn sync(&self, upto: CommitPoint, data: Vec<Ino>, wait: Wait, done: Done) {
-        bump(&self.counters.syncs, 1);
-        if let Err(e) = self.check() {
+        let base = &self.base;
+        bump(&base.counters.syncs, 1);
+        if let Err(e) = base.check() {
             return done(Err(e));
         }
-        let queue = if self.is_valid(&upto) {
-            &self.plain
-        } else {
-            &self.commits
+        let service = match self.validity.holds(&upto) {
+            true => Service::Plain,
+            false => Service::Commits,
         };
-        self.waiting.fetch_add(1, Ordering::AcqRel);
+        let queue = self.queue(service);
+        self.syncs.begins_to_wait();
         match queue.ask(upto, data, wait, done) {
-            Role::Lead(lead) => self.serve(queue, lead),
+            Role::Leader(leader) => self.serve(service, leader),
             Role::Wait(caller, done) => {
-                while let Some(lead) = queue.wait(&caller) {
-                    self.serve(queue, lead);
+                while let Some(leader) = queue.wait(&caller) {
+                    self.serve(service, leader);
                 }
-                done(caller.answer().unwrap_or_else(|| Err(self.stop_error())));
+                done(caller.answer().unwrap_or_else(|| Err(base.stop_error())));
             }
             // The journal's thread may have ended.
-            Role::Go if self.has_stopped() => self.refuse(queue),
+            Role::Go if base.has_stopped() => self.refuse(queue),
             Role::Go => {}
         }
     }
 
     fn answer(&self, queue: &Queue, waiters: Vec<Waiter>, result: &Result<()>) {
-        let count = waiters.len() as u64;
-        self.waiting.fetch_sub(count, Ordering::AcqRel);
+        self.syncs.end_waiting(waiters.len() as u64);
         for done in queue.tell(waiters, result) {
             done(result.clone());
         }
     }
 
-    /// Answers after a stop. The error is the one that stopped the journal, so that each caller it
-    /// concerns learns the cause.
+    /// Answers all requests after a stop, with the error that stopped the journal, so that each
+    /// caller learns the cause.
     fn refuse(&self, queue: &Queue) {
-        let stopped_by = self.why.lock().clone();
-        let why = stopped_by.unwrap_or_else(|| self.stop_error());
+        let stopped_by = self.base.stopped_by();
+        let why = stopped_by.unwrap_or_else(|| self.base.stop_error());
         self.answer(queue, queue.take().waiters, &Err(why));
     }
 
-    /// Answers everybody after a stop, until the journal ends.
+    /// Answers all requests after a stop, until the journal ends.
     fn drain(&self, queue: &Queue) {
         loop {
-            let quit = || self.quit.load(Ordering::Acquire);
+            let quit = || self.base.quits();
             let is_last = quit();
             if !is_last {
                 queue.rest(Duration::from_millis(50), quit);
@@ -82,91 +102,94 @@ impl Inner {
         }
     }
 
-    /// The sync thread: for requests that need no commit. They do not wait behind a commit that has
-    /// nothing to do with them.
-    pub(crate) fn plain_loop(&self) {
-        self.serve_all(&self.plain, || Duration::from_secs(1));
+    /// The sync thread.
+    pub(super) fn plain_loop(&self) {
+        self.serve_all(Service::Plain, || Duration::from_secs(1));
     }
 
-    /// The commit thread: group commits on request, by size and by time.
-    pub(crate) fn commit_loop(&self) {
-        self.serve_all(&self.commits, || self.next_periodic());
+    /// The commit thread.
+    pub(super) fn commit_loop(&self) {
+        self.serve_all(Service::Commits, || self.next_periodic());
     }
 
     /// Serves a queue until the journal ends, on request or after `idle` without one.
-    fn serve_all(&self, queue: &Queue, idle: impl Fn() -> Duration) {
-        while let Some(lead) = queue.next(idle(), || self.has_stopped()) {
-            self.serve(queue, lead);
+    fn serve_all(&self, service: Service, idle: impl Fn() -> Duration) {
+        let queue = self.queue(service);
+        while let Some(leader) = queue.next(idle(), || self.base.has_stopped()) {
+            self.serve(service, leader);
         }
         self.drain(queue);
     }
 
-    /// Does and answers all that waits in a queue.
-    fn serve(&self, queue: &Queue, lead: Lead<'_>) {
-        if self.has_stopped() {
-            drop(lead);
+    /// Takes all requests of a queue, does the work, and answers them.
+    fn serve(&self, service: Service, leader: Leader<'_>) {
+        let (base, queue) = (&self.base, self.queue(service));
+        if base.has_stopped() {
+            drop(leader);
             return self.refuse(queue);
         }
         let requests = queue.take();
         let begun = Instant::now();
-        // Nobody is told of success after a stop: what stopped the journal may concern what was
-        // done here.
-        let result = (queue.work)(self, &requests).and_then(|done| self.check().map(|()| done));
+        let done = match service {
+            Service::Commits => self.commit_for(&requests),
+            Service::Plain => self.flush_for(&requests),
+        };
+        // No caller is told of success after a stop: the error that stopped the journal may concern
+        // what was done here.
+        let result = done.and_then(|done| base.check().map(|()| done));
         if let Err(e) = &result {
-            self.stop(Some(e.clone()));
+            base.stop(Some(e.clone()));
         }
-        // An answer may end the journal.
+        // The leadership ends before the answers are given, because an answer may end the journal.
         if matches!(result, Ok(true)) {
-            lead.ends(requests.waiters.len(), begun.elapsed());
+            leader.ends(requests.waiters.len(), begun.elapsed());
         } else {
-            drop(lead);
+            drop(leader);
         }
         let result = result.map(drop);
         self.answer(queue, requests.waiters, &result);
     }
 
-    /// Data home and one flush.
-    pub(crate) fn flush_for(&self, requests: &Requests) -> Result<bool> {
+    /// Writes data home and flushes once. Returns whether there was a request.
+    fn flush_for(&self, requests: &Requests) -> Result<bool> {
         if requests.waiters.is_empty() {
             return Ok(false);
         }
         let (_, inos) = union(&requests.waiters);
-        bump(&self.counters.plain_syncs, requests.waiters.len() as u64);
+        bump(
+            &self.base.counters.plain_syncs,
+            requests.waiters.len() as u64,
+        );
         self.flush_data(&inos)?;
         Ok(true)
     }
 
-    /// One commit; whether there was one to do.
-    pub(crate) fn commit_for(&self, requests: &Requests) -> Result<bool> {
+    /// Commits once. Returns whether there was anything to commit.
+    fn commit_for(&self, requests: &Requests) -> Result<bool> {
         let (mut point, inos) = union(&requests.waiters);
         if requests.commit || self.next_periodic().is_zero() {
-            for lane in &self.lanes {
-                point.add(lane.run.lock().tx.id);
-            }
+            point.merge(&self.lanes.everything());
         }
-        let committed = !self.is_valid(&point) && self.commit_group(&point, &inos)?;
+        let committed = !self.validity.holds(&point) && self.commit_group(&point, &inos)?;
         if !committed && !requests.waiters.is_empty() {
-            // Durable already, or nothing to commit: what was written home still needs a flush.
+            // All is durable already, or there is nothing to commit: data that was written home
+            // still needs a flush.
             self.flush_data(&inos)?;
         }
         Ok(committed)
     }
 
     fn flush_data(&self, inos: &[Ino]) -> Result<()> {
-        self.write_data(inos, &WriteList::new())?;
-        self.flush()
+        self.base.write_data(inos, &WriteList::new())?;
+        self.clock.flush()
     }
 
-    /// Time until the oldest running transaction with changes commits by itself.
+    /// The time until the oldest running transaction with changes is due for its periodic commit.
     fn next_periodic(&self) -> Duration {
-        let period = Duration::from_millis(self.commit_millis.load(Ordering::Relaxed));
+        let period = self.syncs.period();
         let now = Instant::now();
-        let touched = self.lanes.iter().filter_map(|lane| {
-            let run = lane.run.lock();
-            let touched = run.tx.state.lock().touched;
-            touched.filter(|_| !run.tx.is_untouched())
-        });
-        let first = touched.chain(self.recorded.since()).min();
+        let recorded = self.records.recorded_since();
+        let first = self.lanes.touched().chain(recorded).min();
         first.map_or(period, |first| {
             period.saturating_sub(now.duration_since(first))
         })

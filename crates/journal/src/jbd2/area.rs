@@ -6,24 +6,26 @@ use std::sync::Arc;
 use stetfs_block::{BlockDevice, ReadList, WriteList};
 use stetfs_cache::{Page, PageRef};
 use stetfs_ondisk::OnDiskError;
+use stetfs_ondisk::num::to_usize;
 
 use crate::error::Result;
 use crate::ids::{BlockNr, Lane};
 use crate::policy::Place;
 
-/// Log block → device block. Built from the extents of the journal inode (or all of an external
-/// journal device).
+/// The map from log blocks to device blocks. It is built from the extents of the journal inode, or
+/// spans an external journal device.
 #[derive(Clone)]
 pub struct LogArea {
     device: Arc<dyn BlockDevice>,
     block_size: u32,
-    /// First log block of each run, first device block, in order.
+    /// The first log block and the first device block of each run, in order.
     runs: Vec<(u64, BlockNr)>,
     blocks: u64,
 }
 
 impl LogArea {
-    /// From runs of `(first device block, number of blocks)` in log order. Neighbours merge.
+    /// An area from runs of `(first device block, number of blocks)` in log order. Neighbours are
+    /// merged.
     pub fn new(device: Arc<dyn BlockDevice>, block_size: u32, runs: &[(BlockNr, u64)]) -> LogArea {
         let mut map: Vec<(u64, BlockNr)> = Vec::new();
         let mut blocks = 0;
@@ -44,12 +46,12 @@ impl LogArea {
         }
     }
 
-    /// Number of log blocks.
+    /// The number of log blocks.
     pub fn blocks(&self) -> u64 {
         self.blocks
     }
 
-    /// Bytes in a log block.
+    /// The size of a log block, in bytes.
     pub fn block_size(&self) -> u32 {
         self.block_size
     }
@@ -59,10 +61,10 @@ impl LogArea {
         &self.device
     }
 
-    /// Byte offset of a log block on the device.
+    /// The byte offset of a log block on the device.
     ///
     /// # Errors
-    /// The area has no such block: what lies there is not the log's.
+    /// `Corrupt` if the area has no such block.
     pub fn offset(&self, log_block: u64) -> Result<u64> {
         let at = self.runs.partition_point(|(log, _)| *log <= log_block);
         let run = at.checked_sub(1).and_then(|i| self.runs.get(i));
@@ -72,7 +74,10 @@ impl LogArea {
             }
             _ => Err(OnDiskError::Corrupt {
                 what: "journal",
-                detail: format!("log block {log_block} of a log of {} blocks", self.blocks),
+                detail: format!(
+                    "log block {log_block} is outside the log, which has {} blocks",
+                    self.blocks
+                ),
             }
             .into()),
         }
@@ -86,7 +91,7 @@ impl LogArea {
         Ok(Place::new(lane, self.offset(log_block)?))
     }
 
-    /// The bytes on the device that these log blocks lie in, run by run.
+    /// The byte ranges on the device of these log blocks, one for each run.
     pub fn device_runs(&self, log_blocks: Range<u64>) -> impl Iterator<Item = Result<Range<u64>>> {
         let mut at = log_blocks.start;
         std::iter::from_fn(move || {
@@ -111,7 +116,7 @@ impl LogArea {
         Ok(self.list(blocks)?.submit(&*self.device)?)
     }
 
-    /// These log blocks as writes to the device.
+    /// A list of writes to these log blocks.
     ///
     /// # Errors
     /// As [`offset`](Self::offset).
@@ -143,6 +148,27 @@ impl LogArea {
         list.submit(&*self.device)?;
         Ok(pages.into_iter().map(Arc::new).collect())
     }
+
+    /// Reads these log blocks in one batch, and appends their bytes to `to`. An error may leave
+    /// zeroes there.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn read_bytes(&self, log_blocks: &[Range<u64>], to: &mut Vec<u8>) -> Result<()> {
+        let runs = log_blocks.iter().flat_map(|r| self.device_runs(r.clone()));
+        let runs = runs.collect::<Result<Vec<_>>>()?;
+        let before = to.len();
+        let bytes: u64 = runs.iter().map(|run| run.end - run.start).sum();
+        to.resize(before + to_usize(bytes), 0);
+        let mut rest = to.get_mut(before..).unwrap_or_default();
+        let mut list = ReadList::new();
+        for run in runs {
+            let (now, later) = rest.split_at_mut(to_usize(run.end - run.start));
+            list.push(run.start, now);
+            rest = later;
+        }
+        Ok(list.submit(&*self.device)?)
+    }
 }
 
 #[cfg(test)]
@@ -152,7 +178,7 @@ mod tests {
 
     use super::*;
 
-    /// What is behind the log, or of a log without blocks, is somebody else's.
+    /// Blocks behind the log, and blocks of an empty log, are not the log's.
     #[test]
     fn blocks_outside_of_the_log_have_no_place() {
         let device = || -> Arc<dyn BlockDevice> { Arc::new(MemDevice::new(64 << 10)) };
@@ -165,5 +191,28 @@ mod tests {
         assert!(area.read([8].into_iter()).is_err());
         let empty = LogArea::new(device(), 1024, &[]);
         assert!(empty.offset(0).is_err());
+    }
+
+    /// Bytes come from the same blocks as pages, over runs and around the end.
+    #[test]
+    fn bytes_are_those_of_the_pages() {
+        let device: Arc<dyn BlockDevice> = Arc::new(MemDevice::new(64 << 10));
+        let area = LogArea::new(device, 1024, &[(20, 4), (40, 4), (30, 2)]);
+        let page = |n: u8| -> PageRef {
+            let mut page = Page::zeroed(1024);
+            page.fill(n);
+            Arc::new(page)
+        };
+        let pages: Vec<PageRef> = (0..10).map(page).collect();
+        area.write((0..).zip(&pages)).unwrap();
+        let mut bytes = b"before".to_vec();
+        area.read_bytes(&[2..10, 0..1], &mut bytes).unwrap();
+        let expected = pages[2..].iter().chain(&pages[..1]);
+        assert_eq!(bytes[..6], *b"before");
+        assert_eq!(
+            bytes[6..],
+            expected.map(|p| &p[..]).collect::<Vec<_>>().concat()
+        );
+        assert!(area.read_bytes(&[9..11, 0..1], &mut bytes).is_err());
     }
 }

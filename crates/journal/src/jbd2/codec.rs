@@ -1,4 +1,4 @@
-//! jbd2's codec: descriptor and data blocks, revoke blocks, a commit block.
+//! jbd2's codec: descriptor blocks with their images, revoke blocks, and a commit block.
 
 use std::sync::Arc;
 
@@ -8,19 +8,19 @@ use stetfs_ondisk::jbd2::descriptor::{FLAG_ESCAPE, image_checksum, tags_per_bloc
 use stetfs_ondisk::jbd2::{Config, MAGIC};
 use stetfs_ondisk::num::low32;
 
-use crate::engine::Canary;
+use crate::canary::Canary;
 use crate::error::Result;
 use crate::ids::{BlockNr, TxId};
 use crate::policy::ImageRef;
 
-/// jbd2's format under a given configuration.
+/// The jbd2 format with a given configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct Jbd2Codec {
     /// Widths and checksums.
     pub config: Config,
     /// UUID for the first tag of each descriptor.
     pub uuid: [u8; 16],
-    /// Image checksums decide whether the last transaction is whole (`async_commit`).
+    /// Whether image checksums decide if the last transaction is complete (`async_commit`).
     pub async_commit: bool,
     /// Deliberate faults.
     pub canary: Canary,
@@ -31,7 +31,8 @@ impl Jbd2Codec {
         (tags_per_block(&self.config) as u64).max(1)
     }
 
-    /// The image as it is stored: jbd2 blanks the first word of a block that begins with its magic.
+    /// The image as jbd2 stores it, and whether it is escaped: the first word of a block that
+    /// begins with jbd2's magic is zeroed.
     pub(super) fn stored(image: &PageRef) -> (PageRef, bool) {
         if !image.starts_with(&MAGIC.to_be_bytes()) {
             return (Arc::clone(image), false);
@@ -50,12 +51,12 @@ impl Jbd2Codec {
             || image_checksum(&self.config, tid, stored) == check
     }
 
-    /// Fails unless a tag or a revoke entry has room for all these block numbers.
+    /// Checks that tags and revoke entries have room for all these block numbers.
     pub(super) fn check_width(&self, mut blocks: impl Iterator<Item = BlockNr>) -> Result<()> {
         let is_wide = |nr: &BlockNr| !self.config.wide && *nr > u64::from(u32::MAX);
         match blocks.find(is_wide) {
             Some(nr) => Err(OnDiskError::Unsupported {
-                feature: format!("block {nr} in a journal with 32-bit block numbers"),
+                feature: format!("block {nr} is beyond the 32-bit block numbers of the journal"),
             }
             .into()),
             None => Ok(()),

@@ -1,4 +1,4 @@
-//! The whole transactions of a jbd2 log, for recovery.
+//! The scan of a jbd2 log for recovery: its complete transactions.
 
 use stetfs_ondisk::jbd2::descriptor::{FLAG_ESCAPE, Tag};
 
@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::ids::{CommitPoint, Lane, TxId};
 use crate::policy::{EndReason, ImageRef, LogTail, Medium, Scan, ScannedTx};
 
-/// Collects the whole transactions of a log.
+/// Collects the complete transactions of a log.
 ///
 /// # Errors
 /// The device's.
@@ -29,7 +29,7 @@ pub(super) fn scan(
         current: None,
         torn: None,
     };
-    // With async_commit only the images themselves show whether a transaction is whole.
+    // With async_commit only the images themselves show whether a transaction is complete.
     let canary = &codec.canary;
     let check_images = codec.async_commit && !canary.skip_checksums && !canary.trust_seal;
     walk(codec, log, tail, check_images, progress, &mut |record| {
@@ -46,16 +46,16 @@ struct Collected<'a> {
     log: &'a dyn Medium,
     tail: LogTail,
     scan: Scan,
-    /// The transaction whose records are read.
+    /// The transaction whose records are being read.
     current: Option<ScannedTx>,
-    /// A transaction that is not whole, and how the log ends there.
+    /// The transaction that is not complete, and the way the log ends there.
     torn: Option<(u64, EndReason)>,
 }
 
 impl Collected<'_> {
     fn add(&mut self, record: Record) -> Result<()> {
         if let Some((tid, end)) = &mut self.torn {
-            // Torn it may be, but not if the next one waited for it.
+            // A torn transaction is a usual trace of a crash, unless a later one is committed.
             match (&record.kind, &end) {
                 (RecordKind::Commit { valid: true, .. }, EndReason::Torn(why))
                     if record.tid != *tid =>
@@ -91,9 +91,9 @@ impl Collected<'_> {
             }
             RecordKind::Commit { valid: false, .. } => {
                 let tid = record.tid;
-                self.torn = torn(format!("the sum of transaction {tid} does not match"));
+                self.torn = torn(format!("the checksum of transaction {tid} does not match"));
             }
-            // Frames are of another log, fast commits are looked for behind this one.
+            // Frames belong to another format. Fast commits are looked for elsewhere.
             RecordKind::Damaged(_)
             | RecordKind::FastCommit(_)
             | RecordKind::Frame { .. }
@@ -124,7 +124,7 @@ fn fresh(seq: u64, at: u64) -> ScannedTx {
     }
 }
 
-/// Adds the images behind the descriptor in log block `at`.
+/// Adds the images that follow the descriptor in log block `at`.
 fn add_images(tx: &mut ScannedTx, log: &dyn Medium, at: u64, tags: &[Tag]) -> Result<()> {
     tx.blocks += 1 + tags.len() as u64;
     for (tag, n) in tags.iter().zip(1..) {

@@ -1,11 +1,11 @@
-//! Fast commits of Linux ext4: found, and put into the log as the transaction that they are part
+//! Fast commits of Linux ext4: they are read, and replaced by the transaction that they are part
 //! of.
 //!
-//! A fast commit says what single files of the running transaction are like. The file system knows
-//! what blocks change with that ([`crate::Recovery::fast_commits`]); with these the log gets the
-//! transaction as if it had been committed, in one piece: from then on the fast commits are of a
-//! transaction that is in the log, and no longer count. So a replay that is interrupted begins
-//! anew, or is over.
+//! A fast commit describes the state of single files of the running transaction. The file system
+//! works out which blocks that changes ([`crate::Recovery::fast_commits`]). These blocks go into
+//! the log as that transaction, in one piece, as if it had been committed. From then on the fast
+//! commits belong to a transaction that is in the log, and no longer count. So an interrupted
+//! replay either starts over, or is complete.
 
 use stetfs_cache::PageRef;
 use stetfs_ondisk::OnDiskError;
@@ -19,15 +19,14 @@ use crate::ids::{BlockNr, CommitPoint, Lane, TxId};
 use crate::policy::{Codec, LogTail, Medium};
 use crate::tx::{Image, Snapshot};
 
-/// Log blocks read at once.
+/// The number of log blocks read at once.
 const WINDOW: u32 = 256;
 
 impl Jbd2Log {
-    /// Reads the fast commits of transaction `seq`, which is to be the first that the ring does not
-    /// hold.
+    /// Reads the fast commits of transaction `seq`, the first that the ring does not hold.
     ///
     /// # Errors
-    /// The device's; `Unsupported` for features of later writers.
+    /// The device's; `Unsupported` for features of a newer format.
     pub(crate) fn fast_commits(&self, seq: u64) -> Result<(Vec<FastCommit>, End)> {
         let unproven = self.canary().fast_unproven;
         let mut scanner = Scanner::new(low32(seq)).unproven(unproven);
@@ -43,7 +42,7 @@ impl Jbd2Log {
         Ok(scanner.finish())
     }
 
-    /// Visits the records of the log, fast commits behind the transactions, [`RecordKind::End`]
+    /// Visits the records of the log: transactions, then fast commits, and [`RecordKind::End`]
     /// last.
     ///
     /// # Errors
@@ -74,11 +73,12 @@ impl Jbd2Log {
         )
     }
 
-    /// Puts the transaction at the log's tail into the log: `images` of blocks by number. It is
+    /// Writes a transaction to the log at its tail. `images` are its blocks by number. It is
     /// durable on return.
     ///
     /// # Errors
-    /// The device's; `Unsupported`, and nothing changed, if it is larger than the log.
+    /// The device's; `Unsupported`, with nothing changed, if the transaction is larger than the
+    /// log.
     pub(crate) fn commit_images(&self, images: Vec<(BlockNr, PageRef)>) -> Result<()> {
         let (ring, codec) = (self.ring(), self.codec());
         let LogTail { seq, at } = ring.tail();

@@ -1,4 +1,4 @@
-//! Opening a jbd2 log: superblock, features, fast-commit area.
+//! A jbd2 log before a journal runs in it: superblock, features, fast-commit area.
 
 use std::sync::Arc;
 
@@ -11,52 +11,52 @@ use super::area::LogArea;
 use super::codec::Jbd2Codec;
 use super::ring::Jbd2Ring;
 use super::walk::Record;
+use crate::canary::Canary;
 use crate::compose::Composition;
-use crate::engine::Canary;
 use crate::error::Result;
 use crate::log::{LogFormat, OpenLog};
 use crate::policy::{CopyHome, OneLane, Scheme};
 use crate::region::{RegionSource, RegionUse};
 
-/// What the volume asks of its log.
+/// The features that the volume needs of its log.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Features {
-    /// The volume has metadata checksums: so has the log (v3).
+    /// Metadata checksums: the log has them, too (v3).
     pub checksums: bool,
-    /// The volume has 64-bit block numbers.
+    /// 64-bit block numbers.
     pub wide: bool,
-    /// One flush a commit, the commit block proves nothing by itself.
+    /// Commits with one flush, in which the commit block alone proves nothing.
     pub async_commit: bool,
 }
 
-/// What a log's superblock says.
+/// The contents of a log's superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogSummary {
-    /// Log blocks in all.
+    /// The number of log blocks.
     pub blocks: u64,
-    /// Bytes in a log block.
+    /// The size of a log block, in bytes.
     pub block_size: u32,
-    /// Whose format it is: `jbd2` or `stetfs`.
+    /// The format's name: `jbd2` or `stetfs`.
     pub format: &'static str,
-    /// Ring: first block and one past the last.
+    /// The ring: its first block and the one past its last.
     pub ring: (u64, u64),
-    /// Tid of the oldest (or next) transaction.
+    /// The tid of the oldest (or next) transaction.
     pub sequence: u32,
-    /// Log block where it starts; 0: empty.
+    /// The log block where that starts; 0 if the log is empty.
     pub start: u64,
-    /// Features by name.
+    /// The features by name.
     pub features: String,
-    /// Error the last mount left.
+    /// The error that the last user of the log recorded.
     pub errno: i32,
-    /// Fast-commit blocks behind the ring.
+    /// The number of fast-commit blocks behind the ring.
     pub fc_blocks: u32,
     /// UUID.
     pub uuid: [u8; 16],
-    /// Volumes that share the log; 0 where it says nothing.
+    /// The number of volumes that share the log; 0 if the superblock does not say.
     pub users: u32,
 }
 
-/// A jbd2 log that was opened.
+/// An opened jbd2 log.
 pub struct Jbd2Log {
     area: LogArea,
     sb: JournalSuperblock,
@@ -67,7 +67,7 @@ impl Jbd2Log {
     /// Reads and checks the journal superblock.
     ///
     /// # Errors
-    /// The device's; `Corrupt` or `Unsupported` for what it says.
+    /// The device's; `Corrupt` or `Unsupported` for the superblock's contents.
     pub fn open(area: LogArea, canary: Canary) -> Result<Jbd2Log> {
         let pages = area.read(std::iter::once(0))?;
         let bytes = pages.first().map_or(&[][..], |p| &p[..]);
@@ -75,7 +75,7 @@ impl Jbd2Log {
         Ok(Jbd2Log { area, sb, canary })
     }
 
-    /// What the superblock says.
+    /// The contents of the superblock.
     pub fn summary(&self) -> LogSummary {
         LogSummary {
             format: "jbd2",
@@ -104,7 +104,7 @@ impl Jbd2Log {
         self.sb.incompat().contains(IncompatFlags::ASYNC_COMMIT)
     }
 
-    /// The codec this log is written in.
+    /// The codec of this log.
     pub fn codec(&self) -> Jbd2Codec {
         Jbd2Codec {
             config: self.sb.config(),
@@ -114,7 +114,7 @@ impl Jbd2Log {
         }
     }
 
-    /// The ring this log is in.
+    /// The ring of this log.
     pub fn ring(&self) -> Jbd2Ring {
         Jbd2Ring::new(self.area.clone(), self.sb, self.async_commit(), self.canary)
     }
@@ -130,11 +130,11 @@ impl Jbd2Log {
         }
     }
 
-    /// Brings the features of an empty log in line with the volume, durably, and gives the
-    /// policies for a new journal in it.
+    /// Aligns the features of an empty log with the volume's, durably, and returns the policies for
+    /// a new journal in it.
     ///
     /// # Errors
-    /// The device's. `Corrupt` if the log is not empty.
+    /// The device's; `Corrupt` if the log is not empty.
     pub fn prepare(mut self, features: Features) -> Result<Scheme> {
         self.align(features)?;
         Ok(self.scheme())
@@ -151,7 +151,7 @@ impl Jbd2Log {
         }
     }
 
-    /// Brings the features of an empty log in line with the volume, durably.
+    /// Aligns the features of an empty log with the volume's, durably.
     ///
     /// # Errors
     /// As [`prepare`](Self::prepare).
@@ -159,8 +159,8 @@ impl Jbd2Log {
         self.must_be_empty()?;
         if self.sb.is_v2() {
             let mut flags = self.sb.incompat();
-            // Version 3 where the volume has metadata checksums, as in the kernel, and in version
-            // 2's place; a log that has checksums keeps them.
+            // Version 3 if the volume has metadata checksums, as in the kernel. It also replaces
+            // version 2. A log that has checksums keeps them.
             let blocks = features.checksums || self.sb.config().csum.in_blocks();
             flags.remove(IncompatFlags::CSUM_V2);
             flags.set(IncompatFlags::CSUM_V3, blocks);
@@ -171,8 +171,8 @@ impl Jbd2Log {
             flags.set(IncompatFlags::ASYNC_COMMIT, features.async_commit);
             flags.insert(IncompatFlags::REVOKE);
             let mut compat = self.sb.compat();
-            // A commit block that may come before its transaction must be able to tell whether that
-            // is whole.
+            // A commit block that may reach the device before its transaction needs a checksum over
+            // it, to show whether it is complete.
             let sums = compat.contains(CompatFlags::CHECKSUM) || features.async_commit;
             compat.set(CompatFlags::CHECKSUM, sums && !blocks);
             if (compat, flags) != (self.sb.compat(), self.sb.incompat()) {
@@ -182,14 +182,14 @@ impl Jbd2Log {
             }
         } else if features.async_commit {
             return Err(OnDiskError::Unsupported {
-                feature: "async_commit in a version 1 journal".into(),
+                feature: "journal_async_commit with a version 1 journal".into(),
             }
             .into());
         }
         Ok(())
     }
 
-    /// Forgets the error that the last user of the log stopped with, durably.
+    /// Clears the error that the last user of the log recorded in it, durably.
     ///
     /// # Errors
     /// The device's.
@@ -198,13 +198,13 @@ impl Jbd2Log {
         Jbd2Ring::write_superblock(&self.area, &mut self.sb, true)
     }
 
-    /// Has the log, which is empty, be as one that was never used, durably. Nothing of its use is
-    /// left, so it can begin with the first tid again.
+    /// Makes the log, which is empty, as one that was never used, durably. It can then begin with
+    /// the first tid again.
     ///
     /// # Errors
-    /// The device's. `Corrupt` if the log is not empty.
+    /// The device's; `Corrupt` if the log is not empty.
     pub fn clear(&mut self) -> Result<()> {
-        // Blocks that are looked at together.
+        // The number of blocks that are read together.
         const AT_ONCE: u64 = 256;
         self.must_be_empty()?;
         let zeroes = Arc::new(Page::zeroed(self.area.block_size() as usize));
@@ -228,7 +228,7 @@ impl Jbd2Log {
         &self.sb
     }
 
-    /// Deliberate faults.
+    /// The deliberate faults.
     pub(super) fn canary(&self) -> &Canary {
         &self.canary
     }
@@ -244,7 +244,7 @@ impl Jbd2Log {
     }
 }
 
-/// jbd2's own format.
+/// The log format of jbd2.
 pub struct Jbd2Format;
 
 impl Jbd2Format {

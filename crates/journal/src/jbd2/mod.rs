@@ -1,7 +1,7 @@
 //! jbd2's own format: the presets `ordered`, `data` and `writeback`.
 //!
-//! To the byte what the kernel and e2fsck read and write (checksums v1 to v3, 64-bit tags, escapes,
-//! revokes; fast commits are replayed, and none are written).
+//! It is, to the byte, the format that the kernel and e2fsck read and write: checksums v1 to v3,
+//! 64-bit tags, escapes, revokes. Fast commits are replayed, but not written.
 
 mod area;
 mod codec;

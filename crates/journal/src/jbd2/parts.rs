@@ -1,6 +1,6 @@
-//! What journals as the kernel's are made of.
+//! The registration of the parts and presets of jbd2 journals.
 
-// What registers itself is put into a section of its own, which linkme sees to.
+// Registered parts are placed in a linker section by linkme, which takes `unsafe` code.
 #![allow(unsafe_code)]
 
 use super::log::Jbd2Format;
@@ -23,28 +23,28 @@ const fn part(name: &'static str, help: &'static str, make: Make) -> Part {
 #[linkme::distributed_slice(PARTS)]
 static DATA_ORDERED: Part = part(
     "ordered",
-    "it goes home before the transaction that makes it reachable",
+    "data is written to its home location before the transaction that makes it reachable",
     Make::Data(DataMode::Ordered),
 );
 
 #[linkme::distributed_slice(PARTS)]
 static DATA_JOURNAL: Part = part(
     "journal",
-    "it is journaled with the metadata",
+    "data is journaled with the metadata",
     Make::Data(DataMode::Journal),
 );
 
 #[linkme::distributed_slice(PARTS)]
 static DATA_OVERWRITES: Part = part(
     "overwrites",
-    "what is overwritten is journaled; new blocks go home first, as with ordered",
+    "overwritten data is journaled; new blocks are written first, as with ordered",
     Make::Data(DataMode::Overwrites),
 );
 
 #[linkme::distributed_slice(PARTS)]
 static DATA_WRITEBACK: Part = part(
     "writeback",
-    "it goes home at any time",
+    "data is written to its home location at any time",
     Make::Data(DataMode::Writeback),
 );
 
@@ -61,7 +61,7 @@ static CODEC: Part = Part {
 #[linkme::distributed_slice(PARTS)]
 static ONE: Part = part(
     "one",
-    "one transaction at a time takes all of them",
+    "one running transaction takes all changes",
     Make::Order(|_| Box::new(OneLane)),
 );
 
@@ -71,21 +71,21 @@ static RING: Part = part("ring", "in the volume's journal", Make::Medium);
 #[linkme::distributed_slice(PARTS)]
 static COPY: Part = part(
     "copy",
-    "they are written there",
+    "blocks are written to their home locations",
     Make::Home(|_| Box::new(CopyHome)),
 );
 
 #[linkme::distributed_slice(PARTS)]
 static COMPOUND: Part = part(
     "compound",
-    "a commit of all that changed",
+    "a commit of all changes",
     Make::Sync { records: false },
 );
 
 #[linkme::distributed_slice(PRESETS)]
 static ORDERED_DEF: PresetDef = PresetDef {
     name: "ordered",
-    help: "the kernel's default: metadata is journaled, data goes home first",
+    help: "the kernel's default: metadata is journaled, data is written first",
     rank: 10,
     set: &[("data", "ordered"), ("codec", "jbd2")],
 };
@@ -101,23 +101,23 @@ static DATA_DEF: PresetDef = PresetDef {
 #[linkme::distributed_slice(PRESETS)]
 static WRITEBACK_DEF: PresetDef = PresetDef {
     name: "writeback",
-    help: "the kernel's data=writeback: data goes home at any time",
+    help: "the kernel's data=writeback: data is written at any time",
     rank: 30,
     set: &[("data", "writeback"), ("codec", "jbd2")],
 };
 
 static CUSTOM_DEF: PresetDef = PresetDef {
     name: "custom",
-    help: "what the options say; as `ordered` where they say nothing",
+    help: "set by options; as `ordered` for the rest",
     rank: 1000,
     set: &[],
 };
 
-/// jbd2, data goes home before the transaction that makes it reachable (ext4's default).
+/// jbd2; data is written home before the transaction that makes it reachable (ext4's default).
 pub const ORDERED: Preset = Preset(&ORDERED_DEF);
-/// jbd2, data is journaled with the metadata.
+/// jbd2; data is journaled with the metadata.
 pub const DATA: Preset = Preset(&DATA_DEF);
-/// jbd2, data goes home at any time.
+/// jbd2; data is written home at any time.
 pub const WRITEBACK: Preset = Preset(&WRITEBACK_DEF);
-/// Whatever options say.
+/// The preset that is made up of options; as `ordered` for axes without one.
 pub const CUSTOM: Preset = Preset(&CUSTOM_DEF);

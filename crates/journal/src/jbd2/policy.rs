@@ -1,4 +1,4 @@
-//! What the journal asks of jbd2's codec.
+//! The codec policy for jbd2's format.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -109,7 +109,7 @@ impl Codec for Jbd2Codec {
         let mut out = Vec::with_capacity(refs.len());
         let mut rest = refs;
         while let Some(first) = rest.first() {
-            // Images of a transaction stand one after the other: read a run at once.
+            // Images of a transaction are next to each other in the log, so a run is read at once.
             let mut run = 1;
             while rest
                 .get(run)
@@ -131,7 +131,7 @@ impl Codec for Jbd2Codec {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::Canary;
+    use crate::canary::Canary;
     use crate::ids::{CommitPoint, Lane};
     use stetfs_ondisk::jbd2::superblock::{Config, Csum};
 
@@ -161,7 +161,7 @@ mod tests {
         codec.encode(&tx, &mut |_, _| Ok(()))
     }
 
-    /// Cut to 32 bits it would void the images of another block.
+    /// A block number cut to 32 bits would void the images of another block.
     #[test]
     fn a_revoked_block_is_never_cut_to_another_one() {
         assert!(revoked(false, vec![7, u32::MAX.into()]).is_ok());

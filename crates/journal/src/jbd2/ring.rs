@@ -1,4 +1,4 @@
-//! jbd2's ring on the block device, its superblock and barriers.
+//! The medium policy for jbd2: the ring on the block device, its superblock and its barriers.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use stetfs_sync::plain::Mutex;
 use zerocopy::IntoBytes;
 
 use super::area::LogArea;
-use crate::engine::Canary;
+use crate::canary::Canary;
 use crate::error::Result;
 use crate::policy::{Encoded, LogTail, Medium, Place};
 
@@ -19,7 +19,7 @@ pub struct Jbd2Ring {
     area: LogArea,
     first: u64,
     end: u64,
-    /// The commit block goes out with the rest, under one flush (`async_commit`).
+    /// Whether the commit block is written with the rest, under one flush (`async_commit`).
     async_commit: bool,
     canary: Canary,
     state: Mutex<State>,
@@ -58,7 +58,7 @@ impl Jbd2Ring {
         Page::padded(area.block_size() as usize, sb.as_bytes())
     }
 
-    /// Writes the superblock out, durably.
+    /// Writes the superblock, durably with `barrier`.
     pub(crate) fn write_superblock(
         area: &LogArea,
         sb: &mut JournalSuperblock,
@@ -74,12 +74,12 @@ impl Jbd2Ring {
         Ok(())
     }
 
-    /// Whether the commit block waits for the blocks before it.
+    /// Whether the commit block is written only after a flush of the blocks before it.
     fn seals_apart(&self, barrier: bool) -> bool {
         barrier && !self.async_commit && !self.canary.seal_early
     }
 
-    /// Where the commit block of a transaction at log block `at` goes, bytes on the device.
+    /// The byte offset on the device of the commit block of a transaction at log block `at`.
     fn seal_at(&self, at: u64, tx: &Encoded) -> Result<u64> {
         self.area.offset(self.advance(at, tx.seal_at()))
     }
@@ -111,7 +111,8 @@ impl Medium for Jbd2Ring {
         if barrier && !(apart.is_some() && self.canary.body_volatile) {
             device.flush()?;
         }
-        // The kernel's barriers: all of it durable, then the commit block, durable by itself.
+        // As in the kernel: everything before is flushed, then the commit block is written with
+        // FUA.
         if let Some(seal) = apart {
             let seal = Write::new(self.seal_at(at, tx)?, seal);
             device.write_batch(&[match self.canary.seal_volatile {
@@ -160,8 +161,8 @@ impl Medium for Jbd2Ring {
     }
 }
 
-/// Says where the log begins: in 32 bits, as many as the superblock's `s_maxlen` has. jbd2's tid is
-/// the sequence's low half.
+/// Puts the start of the log into the superblock: in 32 bits, like the superblock's `s_maxlen`.
+/// jbd2's tid is the low half of the sequence.
 fn put_tail(sb: &mut JournalSuperblock, tail: LogTail) {
     sb.s_sequence = low32(tail.seq).into();
     sb.s_start = low32(tail.at.unwrap_or(0)).into();

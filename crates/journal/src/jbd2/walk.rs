@@ -1,4 +1,5 @@
-//! Reading a jbd2 log record by record: for recovery, and for people (`stetfs dump journal`).
+//! The walk over a jbd2 log, record by record: for recovery, and for people (`stetfs dump
+//! journal`).
 
 use std::ops::ControlFlow;
 
@@ -16,11 +17,12 @@ use super::codec::Jbd2Codec;
 use crate::error::Result;
 use crate::policy::{LogTail, Medium};
 
-/// Log blocks read at a place far from what was read before; each further piece is twice as long …
+/// The log blocks of the first piece, read at a new place. Each further piece is twice as long, up
+/// to [`WINDOW`].
 const FIRST: u64 = 4;
-/// … up to this.
+/// The log blocks of the longest piece.
 const WINDOW: u64 = 256;
-/// What lies between is read with them, up to so many blocks: another request would take longer.
+/// A read that starts at most so many log blocks behind the last piece counts as its continuation.
 const GAP: u64 = 16;
 
 /// One record of the log.
@@ -30,16 +32,16 @@ pub struct Record {
     pub at: u64,
     /// Transaction: jbd2's tid, or a frame's sequence.
     pub tid: u64,
-    /// Lane of a StetFS log; none in jbd2's, and for what is said of all records of files.
+    /// Lane of a StetFS log; none for jbd2's log, and for the end of all records of files.
     pub lane: Option<u16>,
-    /// What it is.
+    /// The kind, with its contents.
     pub kind: RecordKind,
 }
 
 /// The kinds of records.
 #[derive(Clone, Debug)]
 pub enum RecordKind {
-    /// Tags of the images in the log blocks that follow, one each.
+    /// The tags of the images in the log blocks that follow, one each.
     Descriptor {
         /// The tags.
         tags: Vec<Tag>,
@@ -48,61 +50,61 @@ pub enum RecordKind {
     },
     /// Revoked blocks.
     Revoke(Vec<u64>),
-    /// End of the transaction.
+    /// The end of a transaction.
     Commit {
-        /// Wall clock, seconds and nanoseconds.
+        /// The wall-clock time, in seconds and nanoseconds.
         time: (u64, u32),
         /// Whether its checksum is right.
         valid: bool,
     },
-    /// A fast commit of Linux: what it says, in order.
+    /// A fast commit of Linux: its changes, in order.
     FastCommit(Vec<Change>),
-    /// A whole transaction of the StetFS log.
+    /// A complete transaction of the StetFS log.
     Frame {
-        /// Its place in the order of commits.
+        /// The place in the order of commits.
         stamp: u64,
-        /// Log blocks it takes.
+        /// The number of log blocks.
         blocks: u64,
-        /// Home blocks of its images.
+        /// The home blocks of the images.
         images: Vec<u64>,
         /// Revoked blocks.
         revokes: Vec<u64>,
-        /// Lanes and sequences it depends on.
+        /// The transactions that it depends on: lanes and sequences.
         edges: Vec<(u16, u64)>,
     },
-    /// A file-level record that no transaction supersedes.
+    /// A record of a file that no transaction supersedes.
     File {
-        /// Its place in the order of commits.
+        /// The place in the order of commits.
         stamp: u64,
-        /// Log blocks it takes.
+        /// The number of log blocks.
         blocks: u64,
-        /// What it says, if that can be read.
+        /// The contents; none if they cannot be decoded.
         record: Option<Box<FileRecord>>,
-        /// Data blocks that come with it.
+        /// The home blocks of its data blocks.
         pages: Vec<u64>,
     },
-    /// A block of the expected transaction that does not prove itself.
+    /// A block of the expected transaction that fails its checks.
     Damaged(String),
-    /// The log ends here although it went on: the device lost or changed what had been durable.
+    /// The log ends here although durable content followed: the device lost or changed it.
     Lost(String),
-    /// Here the log ends.
+    /// The end of the log, with the reason.
     End(String),
 }
 
 /// Reads single log blocks through a window.
 struct Reader<'a> {
     log: &'a dyn Medium,
-    /// Blocks from the tail once round.
+    /// The log block at which the tail is, from which distances count.
     start: u64,
     window: Vec<PageRef>,
-    /// Distance of the window from `start`.
+    /// The distance of the window from `start`.
     base: u64,
-    /// Blocks of the last piece that was read.
+    /// The number of blocks of the last piece that was read.
     piece: u64,
 }
 
 impl Reader<'_> {
-    /// The block `distance` blocks after the tail; `None` once round.
+    /// The block `distance` blocks after the tail; `None` once around the ring.
     fn get(&mut self, distance: u64) -> Result<Option<PageRef>> {
         let capacity = self.log.capacity();
         if distance >= capacity {
@@ -124,11 +126,12 @@ impl Reader<'_> {
     }
 }
 
-/// Visits the records from the tail on, `End` last. `images` says whether to read and check the
-/// images too (`intact` is all true otherwise).
+/// Visits the records from the tail on, [`RecordKind::End`] or [`RecordKind::Lost`] last. `images`
+/// says whether images are read and checked, too; otherwise all of `intact` is true. `progress`
+/// gets (done, of) in log blocks.
 ///
 /// # Errors
-/// The device's.
+/// The device's, and those of `visit`.
 pub fn walk(
     codec: &Jbd2Codec,
     log: &dyn Medium,
@@ -180,44 +183,44 @@ fn record(at: u64, tid: u32, kind: RecordKind) -> Record {
     }
 }
 
-/// Here the log ends.
+/// The record for the end of the log.
 fn end(at: u64, tid: u32, why: String) -> Record {
     record(at, tid, RecordKind::End(why))
 }
 
-/// How far a walk is.
+/// The state of a walk.
 struct Walk<'a> {
     codec: &'a Jbd2Codec,
-    /// Images are read and checked.
+    /// Whether images are read and checked.
     images: bool,
     reader: Reader<'a>,
-    /// Log blocks from the tail on.
+    /// The number of log blocks read so far, from the tail on.
     distance: u64,
-    /// The transaction that is expected.
+    /// The expected transaction.
     tid: u32,
-    /// Of what is read of it.
+    /// The checksum over the blocks of the transaction so far.
     sum: TransactionSum,
-    /// Why it cannot be replayed, if its commit block follows.
+    /// The reason why the transaction cannot be replayed even if its commit block follows.
     senseless: Option<String>,
-    /// When the newest whole transaction was committed, seconds.
+    /// The commit time of the newest complete transaction, in seconds.
     since: u64,
 }
 
 impl Walk<'_> {
-    /// Reads the next record, at log block `at`, and what it says of its transaction; or the last
-    /// record that there is.
+    /// Reads the next record, at log block `at`. Returns it with the state of its transaction, or
+    /// the last record of the log.
     fn read(&mut self, at: u64) -> Result<ControlFlow<Record, (RecordKind, State)>> {
         let end = |why: &str| Ok(ControlFlow::Break(end(at, self.tid, why.into())));
         let Some(block) = self.reader.get(self.distance)? else {
-            return end("once round the ring");
+            return end("the whole ring was read");
         };
         self.distance += 1;
         let config = &self.codec.config;
         let kind = match read_header(&block) {
             Some((kind, found)) if found == self.tid || self.codec.canary.any_sequence => kind,
-            None => return self.stop(at, "no journal block here"),
+            None => return self.stop(at, "no journal block found"),
             Some((_, found)) => {
-                let why = format!("transaction {found} stands here, {} was expected", self.tid);
+                let why = format!("found transaction {found} where {} was expected", self.tid);
                 return self.stop(at, &why);
             }
         };
@@ -239,13 +242,16 @@ impl Walk<'_> {
                 (RecordKind::Commit { time, valid }, state)
             }
             BlockType::SuperblockV1 | BlockType::SuperblockV2 => {
-                return end("a journal superblock stands here");
+                return end(&format!(
+                    "found a journal superblock where transaction {} was expected",
+                    self.tid
+                ));
             }
         };
         Ok(ControlFlow::Continue(read))
     }
 
-    /// Reads the images behind a descriptor, as far as they are wanted.
+    /// Reads a descriptor, and the images behind it if they are wanted.
     fn descriptor(&mut self, block: &[u8]) -> Result<RecordKind> {
         let config = &self.codec.config;
         let capacity = self.reader.log.capacity();
@@ -255,9 +261,10 @@ impl Walk<'_> {
         let mut intact = Vec::with_capacity(tags.len());
         for (tag, at) in tags.iter().zip(self.distance..) {
             if at >= capacity {
-                self.senseless = Some("more images than the log has room for".into());
+                self.senseless =
+                    Some("the transaction has more images than the log can hold".into());
             }
-            // Whoever brings it home proves it then.
+            // Unread images are checked when they are written home.
             intact.push(match reads_images {
                 false => at < capacity,
                 true => self.reader.get(at)?.is_some_and(|image| {
@@ -274,15 +281,15 @@ impl Walk<'_> {
         match revoke::decode(&self.codec.config, block) {
             Ok(blocks) => RecordKind::Revoke(blocks),
             Err(e) => {
-                // What it revokes nobody knows: without it the transaction is not what was
-                // committed.
+                // The blocks that it revokes are unknown, and without them the transaction is not
+                // what was committed.
                 self.senseless = Some(e.to_string());
                 RecordKind::Damaged(e.to_string())
             }
         }
     }
 
-    /// The end of the log, unless what was committed goes on behind it.
+    /// The last record of the log: `End`, or `Lost` if committed content follows.
     fn stop<T>(&mut self, at: u64, why: &str) -> Result<ControlFlow<Record, T>> {
         Ok(ControlFlow::Break(self.end_or_lost(at, why)?))
     }
@@ -294,13 +301,13 @@ impl Walk<'_> {
         }
     }
 
-    /// See [`committed_behind`].
+    /// As [`committed_behind`], from the present position on.
     fn goes_on_behind(&mut self, own: bool) -> Result<bool> {
         let (distance, tid, since) = (self.distance, self.tid, self.since);
         committed_behind(self.codec, &mut self.reader, distance, tid, own, since)
     }
 
-    /// The last record of the log, if that ends behind the one at `at`.
+    /// The last record of the log, if the log ends with the record at `at`.
     fn last_behind(&mut self, at: u64, state: State) -> Result<Option<Record>> {
         let tid = self.tid;
         let lost = |why: &str| Ok(Some(lost(tid, at, why)));
@@ -317,15 +324,16 @@ impl Walk<'_> {
             State::Committed(false, time) => {
                 let why = "checksum of a commit block does not match";
                 if time < self.since {
-                    return end(format!("{why}, which is older than the one before"));
+                    return end(format!("{why}, and it is older than the one before"));
                 }
-                // It was written when all before it stood, and its record lies in one sector, so no
-                // crash explains it; with async_commit only the next transaction
-                // tells that this one had been whole.
+                // The commit block was written when all before it was durable, and its record lies
+                // in one sector, so no crash explains the damage. With async_commit only the next
+                // transaction shows that this one was complete.
                 if !self.codec.async_commit || self.goes_on_behind(false)? {
                     return lost(why);
                 }
-                // Where only commit blocks have checksums, the way to the next one must be walked.
+                // If only commit blocks have checksums, the records up to the next one have to be
+                // walked.
                 if self.codec.config.csum != Csum::V1 {
                     return end(why.into());
                 }
@@ -342,32 +350,32 @@ fn damaged(why: &str) -> (RecordKind, State) {
     (RecordKind::Damaged(why.into()), state)
 }
 
-/// What a record says of its transaction.
+/// The state of a transaction after one of its records.
 enum State {
-    /// It goes on.
+    /// The transaction continues.
     Open,
-    /// It cannot go on.
+    /// The transaction cannot continue.
     Damaged(String),
-    /// It ends here: whether its sum is right, and when it was committed, seconds.
+    /// The transaction ends: whether its checksum is right, and its commit time in seconds.
     Committed(bool, u64),
 }
 
-/// A transaction of which the device lost or changed a part after it was committed.
+/// The record for a transaction of which the device lost or changed a part after it was committed.
 fn lost(tid: u32, at: u64, why: &str) -> Record {
     let why = format!("transaction {tid} was committed, but in log block {at}: {why}");
     record(at, tid, RecordKind::Lost(why))
 }
 
-/// Whether a valid commit block behind `distance` says that transaction `tid` was durable. With
-/// barriers the next transaction's always does, and, if `own`, its own too, but for async_commit:
-/// then the device lost what it had promised to keep.
+/// Whether a valid commit block behind `distance` proves that transaction `tid` was durable. The
+/// next transaction's commit block always does (with barriers); if `own`, the transaction's own
+/// does, too, but not with async_commit. The device has then lost durable content.
 ///
-/// Every log that a crash left ends somewhere, so this must cost little where nothing follows: at
-/// most one descriptor's images stand between two records of a transaction, so where no record of
-/// these two comes within that many blocks (2 MiB with blocks of 4 KiB) none comes at all. Two
+/// Every log that a crash left ends somewhere, so this must be cheap if nothing follows. At most
+/// one descriptor's images are between two records of a transaction. So if no record of these two
+/// transactions comes within that many blocks (2 MiB with blocks of 4 KiB), the search ends. Two
 /// damaged records in a row thus hide what is behind them.
 ///
-/// What was committed before `since` is not of this log, but of one that was here earlier.
+/// A commit before `since` is not of this log, but of an older one in its place.
 fn committed_behind(
     codec: &Jbd2Codec,
     reader: &mut Reader<'_>,
@@ -376,7 +384,7 @@ fn committed_behind(
     own: bool,
     since: u64,
 ) -> Result<bool> {
-    // Without checksums of its own a data block could look like one.
+    // Without checksums in blocks, a data block could look like a commit block.
     if !codec.config.csum.in_blocks() || codec.canary.skip_checksums {
         return Ok(false);
     }

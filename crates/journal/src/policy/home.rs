@@ -1,4 +1,4 @@
-//! How committed images reach their home blocks.
+//! The home policy: how committed images reach their home locations.
 
 use std::collections::HashSet;
 
@@ -9,22 +9,22 @@ use crate::error::Result;
 use crate::ids::BlockNr;
 use crate::policy::Place;
 
-/// A committed image on its way home.
+/// A committed image that is to be written home.
 pub struct HomeImage {
-    /// Where it belongs.
+    /// The home block.
     pub nr: BlockNr,
     /// The content.
     pub page: PageRef,
-    /// Where it stands verbatim in the log, if it does.
+    /// The place where the image is verbatim in the log, if there is one.
     pub place: Option<Place>,
 }
 
-/// A committed image on its way home by where it stands in the log: its content is not in memory.
+/// A committed image that is to go home from its place in the log: its content is not in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// Where it belongs.
+    /// The home block.
     pub nr: BlockNr,
-    /// Where it stands verbatim in the log, if it does.
+    /// The place where the image is verbatim in the log, if there is one.
     pub place: Option<Place>,
 }
 
@@ -37,27 +37,27 @@ impl From<&HomeImage> for Standing {
     }
 }
 
-/// How images went home, in blocks.
+/// The number of images that went home, in blocks, by the way they took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
-    /// The device shared them.
+    /// Images that the device shared.
     pub shared: u64,
-    /// They were written.
+    /// Images that were written.
     pub copied: u64,
 }
 
 /// The home policy.
 pub trait Home: Send + Sync {
-    /// Brings the images home, sorted by block number, one for each block. On return the device has
-    /// them all, but they are durable only after a flush.
+    /// Brings the images to their home locations. They are sorted by block number, one for each
+    /// block. On return the device has them all, but they are durable only after a flush.
     ///
     /// # Errors
     /// The device's; the caller stops the journal.
     fn send(&self, device: &dyn BlockDevice, images: &[HomeImage]) -> Result<Sent>;
 
-    /// Brings home those of the images that need not be read for that, and says which these are;
-    /// the others are to be [`send`](Self::send). All were proven, in blocks of `block` bytes;
-    /// they are sorted by block number, one for each block.
+    /// Brings home those images that need not be read for it, and returns their blocks; the others
+    /// are to be [`send`](Self::send). The caller has checked all of them. They have `block` bytes
+    /// each, and are sorted by block number, one for each block.
     ///
     /// # Errors
     /// As [`send`](Self::send).
@@ -69,7 +69,7 @@ pub trait Home: Send + Sync {
     ) -> Result<HashSet<BlockNr>>;
 }
 
-/// Writes each image to its home.
+/// The home policy that writes each image to its home location.
 #[derive(Debug, Default)]
 pub struct CopyHome;
 
@@ -89,7 +89,7 @@ impl Home for CopyHome {
     }
 }
 
-/// Writes images to their homes; says how many.
+/// Writes images to their home locations. Returns how many.
 ///
 /// # Errors
 /// The device's.

@@ -1,4 +1,4 @@
-//! Where a lane's log lives: a ring of blocks, how it is written, sealed and trimmed.
+//! The medium policy: a lane's log as a ring of blocks, and how it is written, sealed and trimmed.
 
 use std::time::Duration;
 
@@ -9,29 +9,29 @@ use crate::error::Result;
 use crate::ids::{Lane, Stamp};
 use crate::policy::{Encoded, Place};
 
-/// Where the live part of a log begins.
+/// The start of the live part of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogTail {
     /// Sequence of the oldest live transaction (or of the next one, if the log is empty).
     pub seq: u64,
-    /// Log block where it starts; `None` when the log is empty.
+    /// The log block where it starts; `None` if the log is empty.
     pub at: Option<u64>,
 }
 
 /// The medium policy: one lane's log. Positions are log blocks in `first()..end()`, wrapping.
 pub trait Medium: Send + Sync {
-    /// Which lane it is.
+    /// The lane.
     fn lane(&self) -> Lane {
         Lane(0)
     }
-    /// The log is empty and its use over: leaves it as others expect to find it.
+    /// Ends the use of an empty log: leaves it as other programs expect to find it.
     ///
     /// # Errors
     /// The device's.
     fn retire(&self) -> Result<()> {
         Ok(())
     }
-    /// After [`retire`](Self::retire): the use of the log goes on, durably said.
+    /// Takes the log into use again after [`retire`](Self::retire), durably.
     ///
     /// # Errors
     /// The device's.
@@ -42,18 +42,18 @@ pub trait Medium: Send + Sync {
     fn first(&self) -> u64;
     /// One past the last log block of the ring.
     fn end(&self) -> u64;
-    /// Bytes of a log block, where that is no block of the volume.
+    /// The size of a log block in bytes, if it is not a block of the volume.
     fn unit(&self) -> Option<u64> {
         None
     }
-    /// What of a transaction at `at` goes out before [`seal`](Self::seal): its writes, which may go
-    /// along with others'.
+    /// The writes of a transaction at `at` that come before [`seal`](Self::seal). They may be
+    /// joined with writes of others.
     ///
     /// # Errors
-    /// It has no place in the log.
+    /// The log has no such blocks.
     fn blocks<'a>(&self, at: u64, tx: &'a Encoded, barrier: bool) -> Result<WriteList<'a>>;
-    /// What of [`blocks`](Self::blocks) may go out before that which must be durable ahead of the
-    /// transaction (ordered data), and along with it: the transaction does not count by it.
+    /// The part of [`blocks`](Self::blocks) that may be written together with data that must be
+    /// durable ahead of the transaction (ordered data): it does not make the transaction count.
     ///
     /// # Errors
     /// As [`blocks`](Self::blocks).
@@ -62,28 +62,29 @@ pub trait Medium: Send + Sync {
         Ok(WriteList::new())
     }
     /// Makes a transaction at `at` durable by the rules of its format, once its
-    /// [`blocks`](Self::blocks) are written; everything written to the device before is durable
-    /// too on return (with `barrier`). Where [`one_flush`](Self::one_flush) says so, that holds for
+    /// [`blocks`](Self::blocks) are written. With `barrier`, all earlier writes to the device are
+    /// durable on return, too. If [`one_flush`](Self::one_flush) says so, that holds for
     /// transactions of other lanes of the log as well, and one call is enough for all.
     ///
     /// # Errors
-    /// The device's; nothing can be said about the transaction then.
+    /// The device's; it is then unknown whether the transaction is durable.
     fn seal(&self, at: u64, tx: &Encoded, barrier: bool) -> Result<()>;
-    /// Blocks of so many bytes were written in that time, with what went along.
+    /// Notes that a write of so many bytes to the log, with the writes joined to it, took `time`.
     fn sent(&self, bytes: u64, time: Duration) {
         let _ = (bytes, time);
     }
-    /// Writes blocks of a transaction that [`seal`](Self::seal) is yet to make count.
+    /// Writes blocks of a transaction early. They do not make it count before [`seal`](Self::seal).
     ///
     /// # Errors
     /// The device's.
     fn write_early(&self, at: u64, blocks: &[PageRef]) -> Result<()>;
-    /// The place of a log block that holds an image verbatim: the codec's word is taken for that.
+    /// The place of a log block that holds an image verbatim; whether it does is the codec's
+    /// statement.
     ///
     /// # Errors
     /// The log has no such block.
     fn place(&self, at: u64) -> Result<Place>;
-    /// Where the images of a transaction at `at` stand verbatim, in their order.
+    /// The places where images of a transaction at `at` are verbatim, in the order of the images.
     ///
     /// # Errors
     /// As [`place`](Self::place).
@@ -92,11 +93,11 @@ pub trait Medium: Send + Sync {
         let place = |i: u32| self.place(self.advance(at, u64::from(i)));
         images.map(|image| image.map(place).transpose()).collect()
     }
-    /// Whether a commit goes out under one flush, seal and all: what must be durable before the
+    /// Whether a commit takes one flush, its seal included. Data that must be durable before the
     /// transaction counts (ordered data) then needs a flush of its own.
     fn one_flush(&self) -> bool;
-    /// The stamp up to which file-level records are superseded; goes out with the next
-    /// [`set_tail`](Self::set_tail). It never falls.
+    /// Sets the stamp up to which records of files are superseded. The next
+    /// [`set_tail`](Self::set_tail) writes it. It never falls.
     fn set_horizon(&self, horizon: Stamp) {
         let _ = horizon;
     }
@@ -104,16 +105,17 @@ pub trait Medium: Send + Sync {
     fn horizon(&self) -> Stamp {
         0
     }
-    /// Durably records where the live log begins; only then is the space before it reusable.
+    /// Records the start of the live log, durably with `barrier`. Only then is the space before it
+    /// reusable.
     ///
     /// # Errors
     /// The device's.
     fn set_tail(&self, tail: LogTail, barrier: bool) -> Result<()>;
-    /// The same, but it goes out with the next [`set_tail`](Self::set_tail) of any lane of the log:
-    /// so several move together.
+    /// As [`set_tail`](Self::set_tail), but the next such call of any lane of the log writes it: so
+    /// several tails move together.
     fn note_tail(&self, tail: LogTail);
     /// Disposes of `count` blocks from `at` on, which [`set_tail`](Self::set_tail) left behind and
-    /// nobody writes to yet.
+    /// which are not written again yet.
     ///
     /// # Errors
     /// The device's.
@@ -121,27 +123,37 @@ pub trait Medium: Send + Sync {
         let _ = (at, count);
         Ok(())
     }
-    /// The recorded beginning.
+    /// The recorded start of the live log.
     fn tail(&self) -> LogTail;
     /// Reads log blocks from `at` on, wrapping.
     ///
     /// # Errors
     /// The device's.
     fn read(&self, at: u64, count: u64) -> Result<Vec<PageRef>>;
+    /// As [`read`](Self::read), and appends the bytes to `to`. An error may leave zeroes there.
+    ///
+    /// # Errors
+    /// The device's.
+    fn read_bytes(&self, at: u64, count: u64, to: &mut Vec<u8>) -> Result<()> {
+        let pages = self.read(at, count)?;
+        to.reserve(pages.iter().map(|page| page.len()).sum());
+        pages.iter().for_each(|page| to.extend_from_slice(page));
+        Ok(())
+    }
 
     /// The position `by` blocks after `at`.
     fn advance(&self, at: u64, by: u64) -> u64 {
         let len = self.end() - self.first();
         self.first() + (at - self.first() + by) % len
     }
-    /// Blocks in the ring.
+    /// The number of blocks in the ring.
     fn capacity(&self) -> u64 {
         self.end() - self.first()
     }
 }
 
-/// Durably records where lanes of one log begin, and the horizon, in one write. A crash leaves all
-/// of them or none: recovery of one lane asks where others begin.
+/// Records the starts of lanes of one log, and the horizon, in one write. A crash leaves all of
+/// them or none: recovery of one lane depends on the starts of others.
 ///
 /// # Errors
 /// The device's.

@@ -33,29 +33,28 @@ use std::sync::Arc;
 
 use crate::error::Result;
 
-/// One combination of policies.
+/// A scheme: one combination of policies.
 pub struct Scheme {
-    /// Lanes.
+    /// The lanes.
     pub ordering: Box<dyn Ordering>,
-    /// The look of the log.
+    /// The format of the log.
     pub codec: Box<dyn Codec>,
-    /// The place of the log; one per lane.
+    /// The log of each lane.
     pub media: Vec<Box<dyn Medium>>,
-    /// The way home.
+    /// The way of images to their home locations.
     pub home: Box<dyn Home>,
-    /// Where records of files go, if there are any.
+    /// The log of records of files, if there is one.
     pub records: Option<Arc<dyn RecordLog>>,
 }
 
 impl Scheme {
-    /// See [`retire`].
+    /// Ends the use of the log ([`retire`]).
     pub(crate) fn retire(&self) -> Result<()> {
         retire(self.records.as_deref(), self.media.iter().map(|m| &**m))
     }
 }
 
-/// Ends the use of a log, durably: there is nothing in it. Records first, for the media say where
-/// they are.
+/// Ends the use of an empty log, durably. Records come first, because the media name their place.
 pub(crate) fn retire<'m>(
     records: Option<&dyn RecordLog>,
     mut media: impl Iterator<Item = &'m dyn Medium>,
@@ -64,11 +63,11 @@ pub(crate) fn retire<'m>(
     media.try_for_each(Medium::retire)
 }
 
-/// After [`retire`]: the use of the log goes on. Media first, for what they name is to be found by
+/// Takes a log into use again after [`retire`]. Media come first, because records are found by
 /// them.
 ///
 /// # Errors
-/// The log's.
+/// The errors of the log.
 pub(crate) fn resume<'m>(
     records: Option<&dyn RecordLog>,
     mut media: impl Iterator<Item = &'m dyn Medium>,

@@ -1,15 +1,18 @@
-//! Which lane a handle joins. What it means that two lanes touch one block is the engine's: while
-//! both can still change they are chained, all or nothing; on what is committing the other depends.
+//! The ordering policy: which lane a handle joins.
+//!
+//! The engine decides what it means that two lanes touch one block. While both transactions can
+//! still change they are chained, and count together or not at all. If one is committing, the other
+//! gets a one-directional edge to it.
 
 use crate::ids::Lane;
 
-/// Who copies a page that a commit's snapshot holds. Nobody waits for it either way.
+/// The side that copies a page held by a commit's snapshot. No thread waits for either.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Copies {
-    /// Whoever changes it while the snapshot holds it.
+    /// The thread that changes the page while the snapshot holds it.
     #[default]
     OnWrite,
-    /// The commit, when its snapshot is taken: all pages of it (Z-Journal §3.2).
+    /// The commit, right after its snapshot: all pages that are shared (Z-Journal §3.2).
     Proactive,
 }
 
@@ -17,26 +20,25 @@ pub enum Copies {
 pub trait Ordering: Send + Sync {
     /// Number of lanes, at least 1.
     fn lanes(&self) -> u16;
-    /// Whether fewer will do where the log has not the room for so many: nobody asked for this
+    /// Whether fewer lanes will do in a log too small for so many: the user did not ask for this
     /// number.
     fn may_be_fewer(&self) -> bool {
         false
     }
-    /// Who copies pages of snapshots.
+    /// The side that copies pages of snapshots.
     fn copies(&self) -> Copies {
         Copies::default()
     }
-    /// Whether each lane takes space from a part of the volume of its own first, so that lanes
-    /// share fewer blocks.
+    /// Whether each lane takes space from its own part of the volume first, so that lanes share
+    /// fewer blocks.
     fn keeps_apart(&self) -> bool {
         false
     }
-    /// The lane of the calling thread's next handle; one beyond those that the log has counts from
-    /// the first again.
+    /// The lane of the calling thread's next handle, modulo the number of lanes of the log.
     fn lane(&self) -> Lane;
 }
 
-/// One lane: one compound transaction at a time, as jbd2 has it.
+/// The policy with one lane: one compound transaction at a time, as in jbd2.
 #[derive(Debug, Default)]
 pub struct OneLane;
 

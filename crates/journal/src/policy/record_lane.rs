@@ -1,5 +1,5 @@
-//! The space of a lane of records: a ring whose space comes back when records are superseded, so
-//! that it has no tail to keep. Units are the log's own: blocks of a log, bytes of a region.
+//! The space of a lane of records: a ring whose space is free again when its records are
+//! superseded, so it has no tail. Units are the log's own: blocks of a log, bytes of a region.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -17,18 +17,18 @@ use crate::ids::Stamp;
 pub(crate) struct RecordLane {
     room: Range<u64>,
     state: Mutex<State>,
-    /// Stamp of the newest record of which it and all before it are durable; 0: there is none.
+    /// The stamp of the newest record up to which all records are durable; 0 if there is none.
     durable: AtomicU64,
 }
 
 struct State {
-    /// Where the next record goes.
+    /// The position of the next record.
     head: u64,
     /// Sequence of the next record.
     seq: u64,
-    /// Records whose space is taken, oldest first, with consecutive sequences.
+    /// Records whose space is taken, oldest first, with consecutive sequence numbers.
     live: VecDeque<Live>,
-    /// What they take.
+    /// The space that they take.
     used: u64,
     /// All records up to this sequence are durable.
     settled: u64,
@@ -39,12 +39,12 @@ struct State {
 struct Live {
     stamp: Stamp,
     len: u64,
-    /// It is durable: nobody writes to its space any more.
+    /// The record is durable: its space is no longer written to.
     done: bool,
 }
 
 impl State {
-    /// Gives back the space of records up to `horizon`: they are superseded.
+    /// Frees the space of records up to `horizon`, which are superseded.
     fn reclaim(&mut self, horizon: Stamp, reuse_all: bool) {
         let is_over = |l: &&Live| l.done && (l.stamp <= horizon || reuse_all);
         while let Some(old) = self.live.front().filter(is_over) {
@@ -55,7 +55,7 @@ impl State {
 }
 
 impl RecordLane {
-    /// An empty one in this room.
+    /// An empty lane in this room.
     pub(crate) fn new(room: Range<u64>) -> RecordLane {
         let state = State {
             head: room.start,
@@ -72,7 +72,7 @@ impl RecordLane {
         }
     }
 
-    /// What the ring lies in.
+    /// The room of the ring.
     pub(crate) fn room(&self) -> Range<u64> {
         self.room.clone()
     }
@@ -81,14 +81,14 @@ impl RecordLane {
         self.room.end - self.room.start
     }
 
-    /// The place that is `len` behind `at`.
+    /// The position `len` behind `at`.
     pub(crate) fn advance(&self, at: u64, len: u64) -> u64 {
         self.room.start + (at - self.room.start + len) % self.capacity().max(1)
     }
 
-    /// Takes space for a record of `len` in lane number `lane`, where there is some; `stamp` gives
-    /// its place in the order, and `durable` what it says of others. A canary has all space
-    /// used again.
+    /// Takes space for a record of `len` in lane number `lane`; none if there is too little.
+    /// `stamp` draws its place in the order, and `durable` gives what it states about other lanes.
+    /// `reuse_all` is a canary: all space is used again.
     pub(crate) fn reserve(
         &self,
         lane: usize,
@@ -126,14 +126,14 @@ impl RecordLane {
         Some(place)
     }
 
-    /// Whether more than half of it is in use.
+    /// Whether more than half of the lane is in use.
     pub(crate) fn is_half_full(&self, horizon: Stamp, reuse_all: bool) -> bool {
         let mut s = self.state.lock();
         s.reclaim(horizon, reuse_all);
         2 * s.used > self.capacity()
     }
 
-    /// The record with this sequence is durable.
+    /// Notes that the record with this sequence is durable.
     pub(crate) fn settle(&self, seq: u64) {
         let mut s = self.state.lock();
         let first = s.seq - s.live.len() as u64;
@@ -149,7 +149,7 @@ impl RecordLane {
         }
     }
 
-    /// Stamp of the newest record of which it and all before it are durable, if no transaction
+    /// The stamp of the newest record up to which all records are durable; none if a transaction
     /// holds it.
     pub(crate) fn durable(&self, horizon: Stamp) -> Option<Stamp> {
         let stamp = self.durable.load(Ordering::Acquire);
@@ -157,18 +157,18 @@ impl RecordLane {
     }
 }
 
-/// What a record that was found says of its lane.
+/// The statements of a found record about its lane.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InLane {
     pub(crate) seq: u64,
-    /// Stamp of the record before it.
+    /// The stamp of the record before it.
     pub(crate) before: Stamp,
-    /// Up to this sequence the records of the lane were durable.
+    /// The sequence up to which all records of the lane were durable.
     pub(crate) settled: u64,
 }
 
 impl FoundRecords {
-    /// Notes what a record says was durable in other lanes.
+    /// Notes what a record states to be durable in other lanes.
     pub(crate) fn note_durable(&mut self, durable: impl IntoIterator<Item = (u16, u64)>) {
         for (lane, number) in durable {
             let highest = self.durable.entry(lane).or_default();
@@ -176,8 +176,8 @@ impl FoundRecords {
         }
     }
 
-    /// Of a lane whose records above `horizon` are these, by sequence: whether one was durable and
-    /// is not among them.
+    /// Checks a lane for a record that was durable and is missing. `records` are its records above
+    /// `horizon`, by sequence.
     pub(crate) fn check_lane(&mut self, lane: u16, horizon: Stamp, records: &[InLane]) {
         let settled = records.iter().map(|r| r.settled).max().unwrap_or(0);
         let mut before = None;
@@ -188,7 +188,8 @@ impl FoundRecords {
             let follows = before == Some(seq - 1);
             if !follows && *since > horizon && seq - 1 <= settled {
                 self.lost = Some(format!(
-                    "record {} of lane {lane} was synced, for record {seq} follows it, but it is damaged or missing",
+                    "record {} of lane {lane} was synced (record {seq} follows it), but it is \
+                     damaged or missing",
                     seq - 1
                 ));
             }
@@ -196,16 +197,17 @@ impl FoundRecords {
         }
     }
 
-    /// Sorts the records of all lanes by stamp. What a record says was durable in a lane of
-    /// records, from number `first` on, must be among them; what it says of transactions stays
-    /// for who knows these.
+    /// Sorts the records of all lanes by stamp. Lanes of records count from number `first` on: a
+    /// record stated there to be durable must be among them. Statements about transactions stay in
+    /// `durable`, for the caller to check.
     pub(crate) fn check_between(&mut self, first: u16, horizon: Stamp) {
         self.records.sort_unstable_by_key(|r| r.stamp);
         for (lane, stamp) in self.durable.split_off(&first) {
             let is_there = |r: &super::LoggedRecord| (r.id.lane.0, r.stamp) == (lane, stamp);
             if stamp > horizon && !self.records.iter().any(is_there) {
                 self.lost.get_or_insert(format!(
-                    "the record with stamp {stamp} in lane {lane} was synced, for a later one says so, but it is damaged or missing"
+                    "the record with stamp {stamp} in lane {lane} was synced (a later one says \
+                     so), but it is damaged or missing"
                 ));
             }
         }

@@ -1,5 +1,5 @@
-//! Where records of files go: what a sync of one file makes durable by itself, while the running
-//! transaction stays open.
+//! Records of files, as the log sees them: the sync of one file makes such a record durable by
+//! itself, while the running transaction stays open.
 
 use std::collections::BTreeMap;
 
@@ -9,35 +9,36 @@ use crate::error::Result;
 use crate::gate::RecordUse;
 use crate::ids::{BlockNr, Stamp, TxId};
 
-/// What a record takes of a log.
+/// The size of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordSize {
-    /// Bytes of its body.
+    /// The bytes of its body.
     pub bytes: usize,
-    /// Data blocks that come with it.
+    /// The number of its data blocks.
     pub pages: usize,
 }
 
-/// Space and a place in the order of commits for one record. It must be written: a gap reads as
-/// damage.
+/// Reserved space and a place in the order of commits, for one record. The record must be written:
+/// a gap reads as damage.
 #[must_use]
 #[derive(Debug)]
 pub struct RecordPlace {
-    /// Which of the log's lanes.
+    /// The lane.
     pub(crate) lane: usize,
-    /// Where in the log it begins, in the log's own unit.
+    /// The start of the record in the log, in the log's own unit.
     pub(crate) at: u64,
     /// Its sequence in the lane.
     pub(crate) seq: u64,
     /// Its place in the order of commits.
     pub(crate) stamp: Stamp,
-    /// Stamp of the record before it in the lane.
+    /// The stamp of the record before it in the lane.
     pub(crate) before: Stamp,
-    /// Up to this sequence the records of its lane were durable.
+    /// The sequence up to which all records of its lane were durable.
     pub(crate) settled: u64,
-    /// What was durable before, in all lanes: of transactions sequences, of records stamps.
+    /// The newest durable item of each other lane: the sequence of a transaction, or the stamp of a
+    /// record.
     pub(crate) durable: Vec<(u16, u64)>,
-    /// Keeps the journal from rest.
+    /// Keeps the journal from coming to rest.
     pub(crate) in_use: Option<RecordUse>,
 }
 
@@ -48,53 +49,53 @@ impl RecordPlace {
     }
 }
 
-/// A record that recovery found, and that no transaction holds.
+/// A record that recovery found, and that no transaction supersedes.
 #[derive(Clone, Debug)]
 pub struct LoggedRecord {
     /// Its lane, and its sequence there.
     pub id: TxId,
-    /// Byte of the log where it begins, and how many it takes.
+    /// The first byte in the log.
     pub at: u64,
-    /// See `at`.
+    /// The number of bytes in the log.
     pub bytes: u64,
     /// Its place in the order of commits.
     pub stamp: Stamp,
-    /// The record (`stetfs_ondisk::stet::record`).
+    /// The body (`stetfs_ondisk::stet::record`).
     pub body: Vec<u8>,
-    /// Data blocks, and what they are to hold.
+    /// Data blocks with their content.
     pub pages: Vec<(BlockNr, PageRef)>,
 }
 
-/// What a scan of the log found.
+/// The records that a scan of the log found.
 #[derive(Debug, Default)]
 pub struct FoundRecords {
-    /// By stamp.
+    /// The records, by stamp.
     pub records: Vec<LoggedRecord>,
-    /// Whole records that a transaction holds.
+    /// The number of complete records that a transaction supersedes.
     pub superseded: u64,
-    /// The highest stamp of all.
+    /// The highest stamp of all records.
     pub last: Stamp,
-    /// A record that was durable is not there any more.
+    /// The description of a record that was durable and is missing, if there is one.
     pub lost: Option<String>,
-    /// What records say was durable: of each lane of transactions the highest sequence, while
-    /// scanning also of each lane of records the highest stamp.
+    /// The statements of records about what was durable: for each lane of transactions the highest
+    /// sequence; during the scan also for each lane of records the highest stamp.
     pub durable: BTreeMap<u16, u64>,
 }
 
-/// A log of records of files. A record's space is free again once it is superseded, that is, once
-/// the transaction is valid that holds what it holds (record.F3).
+/// A log of records of files. A record's space is free again once the record is superseded: a valid
+/// transaction holds all that the record describes (record.F3).
 pub trait RecordLog: Send + Sync {
-    /// Whether a record costs less than to write its data home and to flush the device.
+    /// Whether a record costs less than writing its data home and flushing the device.
     fn is_cheap(&self) -> bool {
         false
     }
 
-    /// Lanes: as many threads write records without waiting for each other.
+    /// The number of lanes: so many threads can write records without waiting for each other.
     fn lanes(&self) -> usize;
 
-    /// Takes space for a record in a lane (modulo their number); `stamp` gives its place in the
-    /// order. Records up to `horizon` are superseded; these transactions are durable. `None` if
-    /// there is no room.
+    /// Takes space for a record in a lane (modulo their number). `stamp` draws its place in the
+    /// order. Records up to `horizon` are superseded, and `transactions` are the newest durable
+    /// ones. `None` if there is no room.
     fn reserve(
         &self,
         lane: usize,
@@ -107,12 +108,12 @@ pub trait RecordLog: Send + Sync {
     /// Whether more than half of a lane is in use.
     fn is_half_full(&self, lane: usize, horizon: Stamp) -> bool;
 
-    /// Writes the record to its place, durably, and settles it: a later one may say that it was.
-    /// `flush` makes durable what the device has, for all who ask at once; a log that is
-    /// durable by itself does not call it. Gives the bytes it took.
+    /// Writes a record to its place, durably, and settles it: later records may state that it was
+    /// durable. `flush` makes earlier writes to the device durable, for all concurrent callers at
+    /// once; a log that is durable by itself does not call it. Returns the bytes written.
     ///
     /// # Errors
-    /// The log's, and those of `flush`; `Aborted` when the place is none of this log's.
+    /// The log's, and those of `flush`; `Aborted` if the place is not of this log.
     fn write_durably(
         &self,
         place: &RecordPlace,
@@ -121,7 +122,7 @@ pub trait RecordLog: Send + Sync {
         flush: &dyn Fn() -> Result<()>,
     ) -> Result<u64>;
 
-    /// Reads the whole records above `horizon`.
+    /// Reads the complete records above `horizon`.
     ///
     /// # Errors
     /// The log's.
@@ -133,7 +134,7 @@ pub trait RecordLog: Send + Sync {
     /// The log's.
     fn retire(&self) -> Result<()>;
 
-    /// After [`retire`](Self::retire): the use of the log goes on, durably said.
+    /// Takes the log into use again after [`retire`](Self::retire), durably.
     ///
     /// # Errors
     /// The log's.

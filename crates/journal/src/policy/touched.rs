@@ -1,18 +1,19 @@
-//! Which words of a block changed.
+//! The set of words of a block that changed.
 
 use std::ops::Range;
 
 pub use stetfs_ondisk::stet::changes::WORD;
 
-/// Words that one piece of the set speaks of.
+/// The number of words in one element of the set.
 const PIECE: usize = u64::BITS as usize;
 
-/// The words of a block that changed since it was home: a set of words of 8 bytes, by number.
+/// The words of a block that changed since it was home: a set of 8-byte words, by number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Touched(Vec<u64>);
 
 impl Touched {
-    /// What differs between two contents of a block, in units of `unit` bytes (at least a word).
+    /// The words that differ between two contents of a block, rounded to units of `unit` bytes (at
+    /// least a word).
     #[must_use]
     pub fn between(before: &[u8], after: &[u8], unit: usize) -> Touched {
         let bytes = PIECE * WORD;
@@ -36,7 +37,7 @@ impl Touched {
         touched
     }
 
-    /// Takes whole units of so many words, of `words` in all.
+    /// Rounds the set to units of `unit` words; the block has `words` words.
     fn round(&mut self, unit: usize, words: usize) {
         if unit <= 1 {
             return;
@@ -60,14 +61,14 @@ impl Touched {
         }
     }
 
-    /// Adds what another set of the same block has.
+    /// Adds the words of another set of the same block.
     pub fn merge(&mut self, other: &Touched) {
         for (bits, more) in self.0.iter_mut().zip(&other.0) {
             *bits |= more;
         }
     }
 
-    /// Runs of its words, ascending. Words apart by no more than `gap` are one run.
+    /// The runs of words in the set, ascending. Runs at most `gap` words apart become one.
     #[must_use]
     pub fn runs(&self, gap: usize) -> Vec<Range<usize>> {
         let mut runs: Vec<Range<usize>> = Vec::new();
@@ -96,7 +97,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Words that differ are in a run, and none is longer than it must be.
+        /// Words that differ are in a run, and no run is longer than it must be.
         #[test]
         fn it_says_what_differs(
             changes in proptest::collection::vec((0usize..4096, 1u8..), 0..40),

@@ -1,17 +1,17 @@
-//! Bringing images home: they are read from the log, proven, and sent.
+//! The second half of a recovery: images are read from the log, checked, and written home.
 
 use stetfs_block::BlockDevice;
 use stetfs_cache::PageRef;
 use stetfs_ondisk::num::to_usize;
 
 use super::report::{RecoveryOptions, RecoveryReport};
-use crate::engine::no_lane;
+use crate::error::no_lane;
 use crate::error::{JournalError, Result};
 use crate::ids::{BlockNr, Stamp, TxId};
 use crate::policy::{HomeImage, ImageRef, Scheme, Standing};
 
-/// Bytes of images read and written at once. More than that are taken in the order of the log, so
-/// that no chunk of it is unpacked for each of many batches.
+/// Bytes of images read and written at once. If there are more, they are taken in the order of the
+/// log, so that no chunk of it is unpacked for several batches.
 const BATCH: u64 = 32 << 20;
 
 /// The newest valid image of a block.
@@ -22,10 +22,10 @@ pub(super) struct Chosen {
     pub(super) image: ImageRef,
 }
 
-/// Brings these images home, which are sorted by block; in a dry run they are only read and proven.
-/// What is more than a batch is read twice, for a damaged image is to be found before the first one
-/// goes home; but what the device then shares is not (share.S5).
-pub(super) fn bring_home(
+/// Brings these images home, which are sorted by block; in a dry run they are only read and
+/// checked. More than one batch is read twice, because a damaged image has to be found before the
+/// first one goes home. Images that the device shares are read only once (share.S5).
+pub(super) fn write_home(
     scheme: &Scheme,
     device: &dyn BlockDevice,
     mut images: Vec<(BlockNr, Chosen)>,
@@ -77,8 +77,8 @@ pub(super) fn bring_home(
     Ok(())
 }
 
-/// Those of a transaction's images, in the order of the log, that can be read. What stands in one
-/// place is read, and unpacked, once.
+/// The images that can be read, in the order of `refs`; none for each of the others. All that lie
+/// in one place of the log are read, and unpacked, together.
 fn salvaged(
     refs: &[ImageRef],
     read: &dyn Fn(&[ImageRef]) -> Result<Vec<PageRef>>,
@@ -101,7 +101,7 @@ fn salvaged(
     pages
 }
 
-/// Reads the images of a batch, each transaction's together.
+/// Reads and checks the images of a batch, those of one transaction together.
 fn load(
     scheme: &Scheme,
     batch: &[(BlockNr, Chosen)],

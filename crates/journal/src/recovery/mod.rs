@@ -1,7 +1,8 @@
-//! Recovery: the newest valid image of each block goes home, once: that with the highest stamp.
+//! Recovery: the newest valid image of each block, that with the highest stamp, is written home
+//! once.
 //!
-//! It changes nothing but homes until the last step empties the log, and it chooses the same
-//! images every time: interrupted anywhere, it can run again.
+//! Until its last step, which empties the log, recovery changes only home locations, and it chooses
+//! the same images every time: it can be interrupted anywhere and run again.
 
 mod home;
 mod report;
@@ -11,36 +12,36 @@ use std::collections::{BTreeMap, HashMap};
 use stetfs_block::BlockDevice;
 use stetfs_ondisk::jbd2::fast_commit::{End, FastCommit};
 
+use crate::canary::Canary;
 use crate::edges::{Dropped, dropped, front, valid_fronts};
-use crate::engine::Canary;
 use crate::error::{Result, lost};
 use crate::ids::{BlockNr, CommitPoint, Lane, Stamp, TxId};
 use crate::policy::{
     EndReason, LogTail, LoggedRecord, Medium, RecordLog, Scan, ScannedTx, Scheme, set_tails,
 };
 use crate::scan::scan;
-use home::{Chosen, bring_home};
+use home::{Chosen, write_home};
 pub use report::{Adapt, CannotBe, RecoveryOptions, RecoveryReport};
 
-/// The most that [`JournalConfig::memory`](crate::JournalConfig::memory) should be, bytes: what a
-/// recovery expects to find in a log, however well it is packed.
+/// The most that [`JournalConfig::memory`](crate::JournalConfig::memory) should be, in bytes. A
+/// recovery accepts a log of images of that size, however well they are packed.
 pub const MOST_MEMORY: u64 = 512 << 20;
-/// Bytes that go home, at most, unless the log itself has more. A packed log can claim to hold any
-/// number.
+/// The most bytes that are written home, unless the log itself is larger. A packed log can claim to
+/// hold any number.
 const HOME: u64 = 2 * MOST_MEMORY;
 
-/// What a recovery leaves to do.
+/// The result of a recovery, with the work that it leaves to the file system.
 #[derive(Debug, Default)]
 pub struct Recovery {
-    /// What was found and done.
+    /// The report of what was found and done.
     pub report: RecoveryReport,
-    /// File-level records to be applied, by stamp. The log still holds them.
+    /// Records of files to be applied, by stamp. The log still holds them.
     pub records: Vec<LoggedRecord>,
     /// Fast commits to be applied, in order. The log still holds them.
     pub fast_commits: Vec<FastCommit>,
     /// The file-record horizon.
     pub horizon: Stamp,
-    /// No stamp in the log is higher.
+    /// The highest stamp in the log.
     pub last_stamp: Stamp,
 }
 
@@ -48,8 +49,9 @@ pub struct Recovery {
 /// images.
 ///
 /// # Errors
-/// The device's; `Corrupt` when a committed image does not match its checksum or points outside
-/// the volume of `blocks` blocks, unless it is to be salvaged. Then the log stays as it is.
+/// The device's; `Corrupt` if a committed image does not match its checksum or is for a block
+/// outside the volume of `blocks` blocks, unless the log is to be salvaged. The log then stays as
+/// it is.
 pub fn recover(
     scheme: &Scheme,
     device: &dyn BlockDevice,
@@ -61,8 +63,8 @@ pub fn recover(
     replay(scheme, scans, None, device, blocks, how, progress)
 }
 
-/// Replays what was scanned. While `fast` commits wait to be applied the log is not emptied, only
-/// shortened: they stay as they are.
+/// Replays scanned transactions. If there are `fast` commits to be applied, the tail is only moved
+/// behind the transactions: the fast commits stay in the log.
 pub(crate) fn replay(
     scheme: &Scheme,
     mut scans: Vec<Scan>,
@@ -82,7 +84,7 @@ pub(crate) fn replay(
     check_edges(&scans, how, &mut report)?;
     let (mut fronts, dropped) = fronts(&scans);
     for dropped in &dropped {
-        tracing::info!("does not count: {dropped}");
+        tracing::info!("not replayed: {dropped}");
     }
     report.dropped = dropped;
     if canary.ignore_edges {
@@ -93,7 +95,7 @@ pub(crate) fn replay(
     for nr in chosen.split_off(&blocks).into_keys() {
         report.damaged(
             how,
-            format!("an image for block {nr} of a volume of {blocks} blocks"),
+            format!("an image for block {nr}, which is outside the volume ({blocks} blocks)"),
         )?;
     }
     let block_size = block_size(scheme)?;
@@ -113,7 +115,7 @@ pub(crate) fn replay(
     }
     recovery.last_stamp = recovery.last_stamp.max(recovery.horizon);
     let images: Vec<(BlockNr, Chosen)> = chosen.into_iter().collect();
-    bring_home(
+    write_home(
         scheme,
         device,
         images,
@@ -135,21 +137,22 @@ pub(crate) fn replay(
     Ok(recovery)
 }
 
-/// Refuses a log that says to write more than a log of its size can mean.
+/// Refuses a log that claims more images than a log of its size can hold.
 fn check_homes(scheme: &Scheme, home: u64, block_size: u64) -> Result<()> {
     let log: u64 = scheme.media.iter().map(|medium| medium.capacity()).sum();
     if home > log.max(HOME / block_size) {
         let mib = (home * block_size) >> 20;
         return Err(lost(format!(
-            "a log of {log} blocks says that {home} are to be written ({mib} MiB)"
+            "the log ({log} blocks) claims images of {home} blocks ({mib} MiB), more than it can \
+             hold"
         ))
         .into());
     }
     Ok(())
 }
 
-/// Where each log begins that has something in it, when all is home; with fast commits that are
-/// still to be applied, behind its transactions.
+/// The new tails, once all images are home, of the logs that were not marked empty. If fast commits
+/// are still to be applied, the tails are behind the transactions.
 fn new_tails<'s>(
     scheme: &'s Scheme,
     scans: &[Scan],
@@ -161,12 +164,12 @@ fn new_tails<'s>(
     let tails = live.map(|((medium, scan), lane)| {
         let left = match scan.end {
             EndReason::Empty => 0,
-            // As many as can stand in the log, whole ones too.
+            // The most transactions that the log can hold: complete ones may follow the damage.
             EndReason::Lost(_) => medium.capacity(),
             _ => 1,
         };
-        // One sequence is left out: blocks of a torn transaction with the next number may
-        // still stand in the log, and must not complete a new one.
+        // One sequence is left out: blocks of a torn transaction with the next number may still be
+        // in the log, and must not complete a new one.
         let seq = scan.next_seq.max(front(fronts, Lane(lane))?) + left;
         let tail = match has_fast_commits {
             false => LogTail { seq, at: None },
@@ -178,7 +181,7 @@ fn new_tails<'s>(
 }
 
 impl Recovery {
-    /// Notes horizon and newest stamp of the transactions that count.
+    /// Notes the horizon and the newest stamp of the valid transactions.
     fn note_stamps(&mut self, scheme: &Scheme, scans: &[Scan], fronts: &Fronts) -> Result<()> {
         for (scan, lane) in scans.iter().zip(0..) {
             let front = front(fronts, Lane(lane))?;
@@ -193,7 +196,8 @@ impl Recovery {
         Ok(())
     }
 
-    /// Takes the records of files behind the horizon. What they say to be committed has to be.
+    /// Takes the records of files above the horizon, and checks that transactions they state to be
+    /// durable are there.
     fn take_records(
         &mut self,
         records: &dyn RecordLog,
@@ -217,7 +221,8 @@ impl Recovery {
             let durable = found.durable.get(&lane).copied().unwrap_or(0);
             if last < durable {
                 report.damaged(how, format!(
-                    "transaction {durable} of lane {lane} was committed, for a record of a file says so, but the log ends after {last}"
+                    "transaction {durable} of lane {lane} was committed (a file's record says so), \
+                     but the log ends after transaction {last}"
                 ))?;
             }
         }
@@ -229,20 +234,20 @@ impl Recovery {
     }
 }
 
-/// The newest transaction of each lane that counts.
+/// The newest valid transaction of each lane.
 type Fronts = HashMap<Lane, u64>;
 
-/// What a recovery makes of a log's transactions.
+/// The verdict of a recovery on a log's transactions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// Of each transaction that counts, how many of its images go home: those that no later one
-    /// replaces or frees.
+    /// For each valid transaction the number of its images that are written home: those that no
+    /// later one replaces or revokes.
     pub home: BTreeMap<TxId, u64>,
-    /// Durable transactions that do not count, and what each lacks.
+    /// Durable transactions that are not valid, and what each lacks.
     pub dropped: Vec<Dropped>,
 }
 
-/// Says what a recovery would make of the transactions of these lanes, damage left out.
+/// The verdict of a recovery on the transactions of these lanes; damage is left out.
 pub(crate) fn judge(mut scans: Vec<Scan>) -> Result<Verdict> {
     let (fronts, dropped) = fronts(&scans);
     let none = Canary::default();
@@ -259,13 +264,13 @@ pub(crate) fn judge(mut scans: Vec<Scan>) -> Result<Verdict> {
     Ok(Verdict { home, dropped })
 }
 
-/// Bytes in an image.
+/// The size of an image, in bytes.
 fn block_size(scheme: &Scheme) -> Result<u64> {
     let medium = scheme.media.first();
     medium.map_or(Ok(1), |medium| scheme.codec.image_bytes(&**medium))
 }
 
-/// Where the transaction stands, or would stand, that comes after those of a scan.
+/// The tail behind the transactions of a scan, where the next one is or would be.
 fn behind(medium: &dyn Medium, scan: &Scan) -> LogTail {
     let last = scan.txs.last();
     let at = last.map(|tx| medium.advance(tx.at, tx.blocks));
@@ -275,7 +280,7 @@ fn behind(medium: &dyn Medium, scan: &Scan) -> LogTail {
     }
 }
 
-/// Up to where each lane is valid, and what is not.
+/// The valid front of each lane, and the transactions that are not valid.
 fn fronts(scans: &[Scan]) -> (Fronts, Vec<Dropped>) {
     let lanes = || (0..).map(Lane).zip(scans);
     let durable: HashMap<Lane, Vec<(u64, CommitPoint)>> = lanes()
@@ -289,7 +294,7 @@ fn fronts(scans: &[Scan]) -> (Fronts, Vec<Dropped>) {
             )
         })
         .collect();
-    // What left the log was valid: an edge to it holds.
+    // A transaction that has left the log was valid: edges to it hold.
     let valid = lanes()
         .map(|(lane, scan)| {
             let oldest = scan.txs.first().map_or(scan.next_seq, |t| t.id.seq);
@@ -301,7 +306,7 @@ fn fronts(scans: &[Scan]) -> (Fronts, Vec<Dropped>) {
     (fronts, dropped)
 }
 
-/// An edge leads to a lane of this log: of another one nobody can say what is durable.
+/// Checks that every edge leads to a lane of this log: nothing is known of any other.
 fn check_edges(scans: &[Scan], how: RecoveryOptions, report: &mut RecoveryReport) -> Result<()> {
     for tx in scans.iter().flat_map(|scan| &scan.txs) {
         let is_none = |edge: &TxId| usize::from(edge.lane.0) >= scans.len();
@@ -309,7 +314,7 @@ fn check_edges(scans: &[Scan], how: RecoveryOptions, report: &mut RecoveryReport
             report.damaged(
                 how,
                 format!(
-                    "transaction {} of lane {} depends on lane {} of a log of {} lanes",
+                    "transaction {} of lane {} depends on lane {}, but the log has {} lanes",
                     tx.id.seq,
                     tx.id.lane.0,
                     edge.lane.0,
@@ -321,8 +326,8 @@ fn check_edges(scans: &[Scan], how: RecoveryOptions, report: &mut RecoveryReport
     Ok(())
 }
 
-/// Of each block the image that goes home. It takes the images from the scans, so that they are in
-/// memory once.
+/// The image of each block that is written home. The images are moved out of the scans, so that
+/// they are in memory only once.
 fn choose(
     scans: &mut [Scan],
     fronts: &HashMap<Lane, u64>,
@@ -374,7 +379,7 @@ fn choose(
     if !canary.ignore_revokes {
         let before = chosen.len();
         // jbd2's rule: a revoke voids images of its own and of older transactions. There may be far
-        // more revokes than images.
+        // more revokes than images, so the loop looks images up by revoke.
         for (stamp, blocks) in revokes {
             for nr in blocks {
                 let void = |c: &Chosen| c.stamp <= stamp || canary.revoke_newer;
@@ -393,8 +398,8 @@ mod tests {
     use super::*;
     use crate::error::JournalError;
 
-    /// A transaction that depends on a lane that no log has cannot have been written: without a
-    /// word it would be left out.
+    /// A transaction that depends on a lane that its log does not have cannot have been written. It
+    /// is reported, and not silently left out.
     #[test]
     fn an_edge_to_a_lane_that_is_not_there_is_damage() {
         let scan = |edge: u16| {

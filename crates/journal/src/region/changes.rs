@@ -1,4 +1,4 @@
-//! Transactions as what changed of each block (`docs/format/region.md`).
+//! The codec that logs the changes of each block (`docs/format/region.md`).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,17 +19,18 @@ use crate::policy::{
 };
 use crate::tx::{Image, Snapshot};
 
-/// Lines kept free of what a transaction may take: the rest of a last line, and its head.
+/// The lines that a transaction may need beyond its contents: its head, and the rest of its last
+/// line.
 const HEAD_LINES: u64 = (CHANGES_HEAD as u64).div_ceil(UNIT) + 1;
 
 /// The codec of a log in a region.
 pub(crate) struct ChangesCodec {
-    /// None if the region is given up.
+    /// The log; none if the region is given up.
     pub(crate) log: Option<ChangesLog>,
-    /// The volume's: what is logged of a block is laid over what is there.
+    /// The volume's device: logged changes are applied to the block at its home location.
     pub(crate) device: Arc<dyn BlockDevice>,
     pub(crate) block_size: u32,
-    /// Changes are logged in units of so many bytes: a word, or more.
+    /// The unit of logged changes, in bytes: a word or more.
     pub(crate) unit: usize,
 }
 
@@ -38,17 +39,17 @@ impl ChangesCodec {
         self.block_size as usize
     }
 
-    /// Bytes of an image that is logged whole.
+    /// The bytes of an image that is logged whole.
     fn whole_bytes(&self) -> u64 {
         (IMAGE_BYTES + RUN_BYTES + self.block()) as u64
     }
 
-    /// Appends an image: what changed, or all of it where that is shorter.
+    /// Appends an image: its changes, or all of it if that is shorter.
     fn put(&self, rest: &mut Vec<u8>, image: &Image) {
         let page = &image.page;
         let (runs, fresh) = match &image.touched {
             Some(touched) => (touched.runs(1), false),
-            // Most of a new block is zero.
+            // A new block is logged by its differences from zeroes, because most of it is zero.
             None => {
                 let zero = Page::zeroed(self.block());
                 (Touched::between(&zero, page, WORD).runs(1), true)
@@ -66,7 +67,7 @@ impl ChangesCodec {
         runs.len() * RUN_BYTES + words * WORD < RUN_BYTES + self.block()
     }
 
-    /// The transaction with this head; none if the memory lost some of it.
+    /// The transaction with this head; none if the memory lost a part of it.
     fn load(&self, log: &ChangesLog, head: &ChangesHead, lane: Lane) -> Result<Option<ScannedTx>> {
         let Some(rest) = log.rest(head)? else {
             return Ok(None);
@@ -78,7 +79,7 @@ impl ChangesCodec {
         let images = images.into_iter().map(|(nr, byte)| {
             let far = |_| {
                 lost(format!(
-                    "image of block {nr} at byte {byte} of transaction {}",
+                    "the image of block {nr} is at byte {byte} of transaction {}, beyond the limit",
                     head.seq
                 ))
             };
@@ -105,12 +106,13 @@ impl ChangesCodec {
         }))
     }
 
-    /// Why a scan ends where transaction `seq` is not.
+    /// The reason why a scan ends where transaction `seq` should be.
     fn end(&self, log: &ChangesLog, seq: u64, is_torn: bool) -> Result<EndReason> {
-        // They are sealed one after the other.
+        // Transactions are sealed in order, so a later one proves that this one was there.
         if let Some(later) = log.find(seq)? {
             return Ok(EndReason::Lost(format!(
-                "transaction {seq} was committed to the region, as was {later}, but is not there"
+                "transaction {seq} was committed to the region (transaction {later} follows it), \
+                 but it is missing"
             )));
         }
         Ok(match is_torn {
@@ -183,7 +185,7 @@ impl Codec for ChangesCodec {
             return Ok(scan);
         };
         let Some(log) = &self.log else {
-            let why = "transactions are in a region that is given up";
+            let why = "the transactions are in a region that was given up";
             scan.end = EndReason::Lost(why.into());
             return Ok(scan);
         };
@@ -211,9 +213,9 @@ impl Codec for ChangesCodec {
         Ok(scan)
     }
 
-    /// What is logged, laid over what is at home.
+    /// The logged changes, applied to the content at home.
     fn images(&self, _: &dyn Medium, tx: TxId, refs: &[ImageRef]) -> Result<Vec<PageRef>> {
-        let given_up = || JournalError::Aborted("the region of the log is given up".into());
+        let given_up = || JournalError::Aborted("the log's region was given up".into());
         let log = self.log.as_ref().ok_or_else(given_up)?;
         let Some(first) = refs.first() else {
             return Ok(Vec::new());

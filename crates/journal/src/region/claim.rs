@@ -1,4 +1,4 @@
-//! Whose region it is: its header.
+//! The header of a region, which says whose region it is.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,27 +15,27 @@ use super::MOST_BYTES;
 use super::error::RegionError;
 use crate::error::Result;
 
-/// Bytes that are looked at at once.
+/// The number of bytes compared at once.
 const PIECE: usize = 1 << 20;
 
-/// Whose records a region holds: one mount of one volume.
+/// The owner of a region: one mount of one volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
-    /// The volume's.
+    /// The UUID of the volume.
     pub uuid: [u8; 16],
-    /// That of its log, drawn for the mount.
+    /// The epoch of its log, drawn for the mount.
     pub epoch: u64,
 }
 
-/// What the header of a region says.
+/// The header that a region is found to have.
 enum Found {
-    /// Nothing: a new file.
+    /// None: a new file.
     Blank,
-    /// A part of the first one: a crash while a new file was taken.
+    /// A part of the first copy: a crash while a new file was taken.
     Torn,
-    /// The newer of its copies.
+    /// The newer of the valid copies.
     Header(RegionHeader),
-    /// No copy is one.
+    /// No valid copy.
     Other(OnDiskError),
 }
 
@@ -65,7 +65,7 @@ fn look(region: &dyn Region) -> Result<Found> {
     })
 }
 
-/// Whether these bytes are zeroes.
+/// Whether all these bytes are zero.
 fn is_blank(region: &dyn Region, range: Range<u64>) -> Result<bool> {
     let mut bytes = vec![0; PIECE];
     for at in range.clone().step_by(PIECE) {
@@ -78,14 +78,14 @@ fn is_blank(region: &dyn Region, range: Range<u64>) -> Result<bool> {
     Ok(true)
 }
 
-/// What a region holds.
+/// The contents that a region is made for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Held {
-    /// Lanes of records.
+    /// The number of lanes of records.
     pub(super) lanes: u16,
-    /// A log of transactions.
+    /// Whether it has a log of transactions.
     pub(super) log: bool,
-    /// Bytes of a block of the volume.
+    /// The size of a block of the volume, in bytes.
     pub(super) block_size: u32,
 }
 
@@ -96,7 +96,7 @@ pub(super) struct Claim {
 }
 
 impl Claim {
-    /// Takes an empty region, durably. It may still be taken by others.
+    /// Takes an empty region, durably. Until it is marked as in use, other mounts may take it, too.
     ///
     /// # Errors
     /// The region's; [`RegionError`].
@@ -108,7 +108,7 @@ impl Claim {
             return Err(RegionError::TooSmall { size, least }.into());
         }
         let generation = match look(&*region)? {
-            // What it did not have before may be another volume's.
+            // The bytes that the region has gained since may be another volume's.
             Found::Header(old)
                 if old.state == State::Empty && !is_blank(&*region, old.size..size)? =>
             {
@@ -117,7 +117,7 @@ impl Claim {
             Found::Header(old) if old.state == State::Empty => old.generation + 1,
             Found::Header(old) if old.uuid == uuid => return Err(RegionError::Earlier.into()),
             Found::Header(old) => return Err(RegionError::InUse(old.uuid).into()),
-            // Other formats may have zeroes where the header would be.
+            // Other formats may have zeroes in place of the header.
             Found::Blank if !is_blank(&*region, 0..size)? => {
                 return Err(RegionError::NotOurs.into());
             }
@@ -143,10 +143,10 @@ impl Claim {
         Ok(claim)
     }
 
-    /// The region of a mount that ended in a crash.
+    /// Opens the region of a mount that ended in a crash.
     ///
     /// # Errors
-    /// The region's; [`RegionError::Lost`] if it is none of this mount's.
+    /// The region's; [`RegionError::Lost`] if it is not of this mount.
     pub(super) fn find(region: Arc<dyn Region>, owner: Owner) -> Result<Claim> {
         let lost = |why: String| Err(RegionError::Lost(why).into());
         if region.size() < LANES_AT {
@@ -154,21 +154,25 @@ impl Claim {
         }
         let header = match look(&*region)? {
             Found::Header(header) => header,
-            Found::Blank => return lost("there are only zeroes".into()),
-            Found::Torn => return lost("its header was never written whole".into()),
+            Found::Blank => return lost("it holds only zeroes".into()),
+            Found::Torn => return lost("its header was never written completely".into()),
             Found::Other(e) => return lost(e.to_string()),
         };
         if header.uuid != owner.uuid {
             return lost(format!(
-                "this one is of volume {}",
+                "this one belongs to volume {}",
                 uuid::text(&header.uuid)
             ));
         }
         if header.epoch != owner.epoch {
-            return lost("this one is of another mount of the volume".into());
+            return lost("this one belongs to another mount of the volume".into());
         }
         if header.size > region.size() {
-            return lost(format!("it has {} bytes of {}", region.size(), header.size));
+            return lost(format!(
+                "it has {} bytes instead of {}",
+                region.size(),
+                header.size
+            ));
         }
         Ok(Claim {
             region,
@@ -176,12 +180,12 @@ impl Claim {
         })
     }
 
-    /// What the header says.
+    /// The header.
     pub(super) fn header(&self) -> RegionHeader {
         *self.header.lock()
     }
 
-    /// Says, durably, whether there may be records.
+    /// Marks, durably, whether there may be records.
     pub(super) fn set_state(&self, state: State) -> Result<()> {
         let mut header = self.header.lock();
         let new = RegionHeader {
@@ -194,7 +198,7 @@ impl Claim {
         Ok(())
     }
 
-    /// Over the older copy, so that a torn one leaves the newer.
+    /// Writes the header over the older copy, so that a torn write leaves the newer.
     fn write(&self, header: &RegionHeader) -> Result<()> {
         let [even, odd] = COPIES;
         let at = if header.generation.is_multiple_of(2) {

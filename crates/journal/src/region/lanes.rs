@@ -1,4 +1,4 @@
-//! Lanes of records in a region: rings of lines that the threads that sync files write to
+//! Lanes of records in a region: rings of lines, which the threads that sync files write to
 //! themselves.
 
 use std::ops::Range;
@@ -15,38 +15,38 @@ use super::claim::{Claim, Held, Owner};
 use super::error::RegionError;
 use super::log::ChangesLog;
 use super::round::Round;
-use crate::engine::Canary;
+use crate::canary::Canary;
 use crate::error::{JournalError, Result};
 use crate::ids::{BlockNr, Lane, Stamp, TxId};
 use crate::policy::{
     FoundRecords, InLane, LoggedRecord, RecordLane, RecordLog, RecordPlace, RecordSize,
 };
 
-/// Bytes of a lane, at least.
+/// The fewest bytes of a lane.
 const LEAST: u64 = 16 << 10;
-/// Blocks that a log of transactions can hold, at least: so that one takes an operation.
+/// The fewest blocks that a log of transactions can hold, so that a transaction holds an operation.
 const LEAST_LOG: u64 = 512;
 
-/// What a region is to hold.
+/// The lanes that a region is to have.
 #[derive(Clone, Copy, Debug)]
 pub struct Lanes {
-    /// Lanes of records, at most.
+    /// The most lanes of records.
     pub count: u16,
-    /// Number of the first; those below are of transactions.
+    /// The number of the first lane of records; lower numbers are lanes of transactions.
     pub first: u16,
-    /// Transactions are there, too.
+    /// Whether transactions are in the region, too.
     pub log: bool,
 }
 
-/// Records of files in a region.
+/// The records of files in a region.
 pub struct RegionLanes {
     region: Arc<dyn Region>,
     claim: Claim,
-    /// Number of the first lane; those below are of transactions.
+    /// The number of the first lane; lower numbers are lanes of transactions.
     first: u16,
     lanes: Vec<RecordLane>,
     block_size: usize,
-    /// Without barriers nobody knows what is durable of transactions.
+    /// Whether there are no barriers, so that it is unknown which transactions are durable.
     unordered: bool,
     canary: Canary,
 }
@@ -65,7 +65,7 @@ impl RegionLanes {
         canary: Canary,
     ) -> Result<RegionLanes> {
         let size = region.size();
-        // The log takes half.
+        // The log of transactions takes half.
         let (least, share) = match log {
             true => (2 * LEAST_LOG * u64::from(block_size), 2),
             false => (LEAST, 1),
@@ -85,10 +85,10 @@ impl RegionLanes {
         Ok(RegionLanes::of(region, claim, first, !barrier, canary))
     }
 
-    /// The region of a mount that ended in a crash, to be read.
+    /// Opens the region of a mount that ended in a crash, for reading.
     ///
     /// # Errors
-    /// The region's; [`RegionError::Lost`] if it is none of this mount's.
+    /// The region's; [`RegionError::Lost`] if it is not of this mount.
     pub fn open(
         region: Arc<dyn Region>,
         owner: Owner,
@@ -108,7 +108,7 @@ impl RegionLanes {
     ) -> RegionLanes {
         let header = claim.header();
         let lanes = u64::from(header.lanes);
-        // What a damaged header could claim is bounded by the region's size.
+        // The region's size bounds what a damaged header can claim.
         let all = header.lanes_room();
         let each = (all.end - all.start) / lanes / LINE as u64 * LINE as u64;
         let room = |i| all.start + i * each..all.start + (i + 1) * each;
@@ -123,17 +123,17 @@ impl RegionLanes {
         }
     }
 
-    /// The log of transactions, if there is one here.
+    /// The log of transactions, if there is one in the region.
     pub(crate) fn log(&self) -> Option<ChangesLog> {
         ChangesLog::of(Arc::clone(&self.region), &self.claim.header(), self.canary)
     }
 
-    /// The lines that it has.
+    /// The lines of the log of transactions.
     pub(crate) fn log_lines(&self) -> Option<Range<u64>> {
         self.log().map(|log| log.lines())
     }
 
-    /// Says, durably, that there may be records. The volume says by then that they are here.
+    /// Marks, durably, that there may be records. By then the volume's log names the region.
     ///
     /// # Errors
     /// The region's.
@@ -141,12 +141,12 @@ impl RegionLanes {
         self.claim.set_state(State::InUse)
     }
 
-    /// The lane that a place is in.
+    /// The lane of a place.
     fn lane_of(&self, place: &RecordPlace) -> Result<&RecordLane> {
         self.lanes.get(place.lane).ok_or_else(|| {
             let lane = place.lane;
             JournalError::Aborted(format!(
-                "a record for lane {lane}, which the region does not have"
+                "a record for lane {lane}, but the region has no such lane"
             ))
         })
     }
@@ -155,7 +155,8 @@ impl RegionLanes {
         self.first + count16(lane)
     }
 
-    /// What a record says of others: which of them must still be there.
+    /// The statements of a record about other lanes: the newest durable items that must still be
+    /// there.
     fn durable(&self, horizon: Stamp, transactions: &[TxId]) -> Vec<(u16, u64)> {
         if self.unordered {
             return Vec::new();
@@ -168,7 +169,7 @@ impl RegionLanes {
         transactions.chain(records).collect()
     }
 
-    /// Stores all of a record but its seal, which it gives with the record's bytes (region.R1).
+    /// Stores all of a record except its seal. Returns the record's bytes and the seal (region.R1).
     fn store(
         &self,
         lane: &RecordLane,
@@ -215,7 +216,7 @@ impl RegionLanes {
         Ok(self.region.store_u64(at + SEAL_AT as u64, seal)?)
     }
 
-    /// A lane's ring.
+    /// The ring of a lane.
     fn round(&self, lane: &RecordLane) -> Round<'_> {
         Round {
             region: &*self.region,
@@ -223,7 +224,7 @@ impl RegionLanes {
         }
     }
 
-    /// The heads of sealed records of this log in a lane: a look at every line.
+    /// The heads of sealed records of this log in a lane; every line is searched.
     fn heads(&self, number: u16, lane: &RecordLane) -> Result<Vec<RecordHead>> {
         let round = self.round(lane);
         let epoch = self.claim.header().epoch;
@@ -259,7 +260,7 @@ impl RegionLanes {
         let taken: u64 = live.iter().map(|h| h.counts.bytes(self.block_size)).sum();
         if taken > room.end - room.start {
             out.lost = Some(format!(
-                "records of {taken} bytes in lane {number}, which has {}",
+                "records of {taken} bytes in lane {number}, which has only {}",
                 room.end - room.start
             ));
             return Ok(());
@@ -291,7 +292,8 @@ impl RegionLanes {
         Ok(())
     }
 
-    /// The record with this head, if all of it proves itself, and what it says was durable.
+    /// The record with this head, and its statements about durable items; none if it fails its
+    /// check.
     #[allow(clippy::type_complexity)]
     fn load(
         &self,
@@ -363,7 +365,7 @@ impl RecordLog for RegionLanes {
         lane.is_some_and(|lane| lane.is_half_full(horizon, self.canary.reuse_records))
     }
 
-    /// Calls no flush: what the record needs of the device is durable (record.F2).
+    /// Calls no flush: everything on the device that the record relies on is durable (record.F2).
     fn write_durably(
         &self,
         place: &RecordPlace,

@@ -9,20 +9,20 @@ use stetfs_ondisk::stet::checksum;
 use stetfs_ondisk::stet::region::{LINE, RegionHeader, SEAL_AT};
 
 use super::round::Round;
-use crate::engine::Canary;
+use crate::canary::Canary;
 use crate::error::{JournalError, Result};
 
-/// Bytes of a log block in a region: a line.
+/// The bytes of a log block in a region: one line.
 pub(crate) const UNIT: u64 = LINE as u64;
 
-/// A transaction's head, as it is found.
+/// The state of the next transaction in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// It is durable, and the next one.
+    /// The transaction is sealed.
     Sealed(ChangesHead),
-    /// It was begun.
+    /// The transaction was begun, and is not sealed.
     Torn,
-    /// There is none.
+    /// There is no such transaction.
     None,
 }
 
@@ -30,14 +30,14 @@ pub(super) enum Next {
 #[derive(Clone)]
 pub(crate) struct ChangesLog {
     region: Arc<dyn Region>,
-    /// Its bytes of the region.
+    /// The bytes of the region that are the log's.
     room: Range<u64>,
     epoch: u64,
     pub(super) canary: Canary,
 }
 
 impl ChangesLog {
-    /// That which the header says there is; none if it says so.
+    /// The log that the region's header describes; none if there is none.
     pub(super) fn of(
         region: Arc<dyn Region>,
         header: &RegionHeader,
@@ -52,17 +52,17 @@ impl ChangesLog {
         })
     }
 
-    /// Its lines, by their numbers in the region.
+    /// The lines of the log, by their numbers in the region.
     pub(crate) fn lines(&self) -> Range<u64> {
         self.room.start / UNIT..self.room.end / UNIT
     }
 
-    /// That of the volume's log.
+    /// The epoch of the volume's log.
     pub(super) fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// Its ring.
+    /// The ring of the log.
     fn round(&self) -> Round<'_> {
         Round {
             region: &*self.region,
@@ -75,10 +75,10 @@ impl ChangesLog {
         self.round().read(line * UNIT, count * UNIT)
     }
 
-    /// Stores a transaction, its head first, at line `line`, durably (region.R1).
+    /// Stores a transaction at line `line`, durably, its seal last (region.R1).
     ///
     /// # Errors
-    /// The region's; a transaction without a head.
+    /// The region's; `Aborted` for a transaction without a head.
     pub(super) fn put(&self, line: u64, tx: &[u8]) -> Result<()> {
         let at = line * UNIT;
         let (head, rest) = tx
@@ -104,14 +104,14 @@ impl ChangesLog {
         Ok(())
     }
 
-    /// The head at this byte, and whether it is sealed; none if it does not prove itself.
+    /// The head at this byte, and whether it is sealed; none if it fails its check.
     fn head(&self, at: u64) -> Result<Option<(ChangesHead, bool)>> {
         let bytes = self.round().read(at, CHANGES_HEAD as u64)?;
         let head = <&[u8; CHANGES_HEAD]>::try_from(&bytes[..]).ok();
         Ok(head.and_then(|head| ChangesHead::decode(head).ok()))
     }
 
-    /// The transaction of sequence `seq`, if it stands at `line`.
+    /// The state of transaction `seq` at `line`.
     pub(super) fn next(&self, line: u64, seq: u64) -> Result<Next> {
         let at = line * UNIT;
         let Some((head, sealed)) = self.head(at)? else {
@@ -134,8 +134,8 @@ impl ChangesLog {
         })
     }
 
-    /// What follows a head; none if it does not match its checksum: then the memory lost it
-    /// (region.R3).
+    /// The bytes that follow a head; none if they do not match their checksum, because the memory
+    /// lost some of them (region.R3).
     pub(super) fn rest(&self, head: &ChangesHead) -> Result<Option<Vec<u8>>> {
         let round = self.round();
         if head.rest_bytes > round.len() {
@@ -146,7 +146,7 @@ impl ChangesLog {
         Ok((checksum(&rest) == head.rest_sum).then_some(rest))
     }
 
-    /// A sealed transaction of this log, of sequence `seq` or later, wherever it stands.
+    /// The sequence of any sealed transaction of this log that is `seq` or later.
     pub(super) fn find(&self, seq: u64) -> Result<Option<u64>> {
         let mut found = None;
         self.round().search(&CHANGES_MAGIC, &mut |at| {

@@ -1,4 +1,4 @@
-//! Crashes at every store of a log of transactions in a region.
+//! Crash tests of the log of transactions in a region, at every store.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use stetfs_ondisk::stet::checksum;
 use stetfs_ondisk::stet::region::{LANES_AT, RegionHeader, State};
 
 use super::log::{ChangesLog, Next, UNIT};
-use crate::engine::Canary;
+use crate::canary::Canary;
 
 const ROOM: u64 = 8 << 10;
 const EPOCH: u64 = 7;
@@ -28,7 +28,7 @@ fn log(region: Arc<dyn Region>, epoch: u64, canary: Canary) -> ChangesLog {
     ChangesLog::of(region, &header, canary).unwrap()
 }
 
-/// Transaction `seq`, of any length. That of another epoch is as long.
+/// Transaction `seq`, of a random length, which is the same for all epochs.
 fn transaction(epoch: u64, seq: u64) -> Vec<u8> {
     let len = fastrand::Rng::with_seed(seq).usize(0..900);
     let mut rng = fastrand::Rng::with_seed(epoch << 32 | seq);
@@ -53,11 +53,11 @@ fn transaction(epoch: u64, seq: u64) -> Vec<u8> {
 struct Run {
     base: MemRegion,
     log: RegionLog,
-    /// First line of each transaction.
+    /// The first line of each transaction.
     lines: BTreeMap<u64, u64>,
 }
 
-/// Writes `count` transactions into what an earlier mount left. The tail moves when there is no
+/// Writes `count` transactions over those of an earlier mount. The tail moves when there is no
 /// room.
 fn run(canary: Canary, count: u64) -> Run {
     let region = Arc::new(RegionRecorder::new(MemRegion::new(LANES_AT + 2 * ROOM)));
@@ -93,7 +93,7 @@ fn run(canary: Canary, count: u64) -> Run {
     Run { base, log, lines }
 }
 
-/// Crashes behind every event, and says what does not hold; else how many states there were.
+/// Crashes after every event. Returns the number of states, or what does not hold.
 fn crash(run: &Run, canary: Canary, mixtures: u64) -> Result<u64, String> {
     let mut replay = RegionReplay::new(&run.base, &run.log);
     let (mut states, mut sealed, mut tail) = (0, 0, 1);
@@ -149,7 +149,7 @@ fn transactions_are_whole_or_absent_and_there_once_they_are_sealed() {
 
 #[test]
 fn what_breaks_the_order_of_a_transaction_is_found() {
-    // Within the first lap what an earlier mount left stands at the same places.
+    // Within the first lap the transactions of an earlier mount are at the same places.
     let with = |set: fn(&mut Canary)| {
         let mut canary = Canary::default();
         set(&mut canary);

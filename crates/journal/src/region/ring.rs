@@ -1,5 +1,5 @@
-//! The medium of transactions in a region. Where the log begins stands in the volume's log, which a
-//! checkpoint writes; what commits does not.
+//! The medium policy for transactions in a region. The start of the log is in the volume's log,
+//! which a checkpoint writes; commits do not write there.
 
 use std::sync::Arc;
 
@@ -15,20 +15,21 @@ use crate::policy::{Encoded, LogTail, Medium, Place, RecordLog};
 
 /// A lane of transactions in a region.
 pub(crate) struct RegionRing {
-    /// None if the region is given up.
+    /// The log in the region; none if the region is given up.
     log: Option<ChangesLog>,
-    /// Its first line and the one past its last, as the volume's log says.
+    /// The first line and the one past the last, by the volume's log.
     ends: (u64, u64),
     device: Arc<dyn BlockDevice>,
-    /// Keeps the tail and the horizon.
+    /// The medium in the volume's log that keeps the tail and the horizon.
     tails: Box<dyn Medium>,
-    /// What is emptied at the end, where records do not see to it.
+    /// The region to mark as empty at the end; none if the log of records does that.
     to_empty: Option<Arc<RegionLanes>>,
 }
 
 impl RegionRing {
-    /// `device` is the volume's; `tails` keeps where the log begins. Without a `log` there is
-    /// nothing to read. `to_empty` is the region where there are no records, which empty it.
+    /// A ring in a region. `device` is the volume's; `tails` keeps the start of the log. Without a
+    /// `log` there is nothing to read. `to_empty` is the region if there is no log of records that
+    /// empties it.
     pub(crate) fn new(
         log: Option<ChangesLog>,
         to_empty: Option<Arc<RegionLanes>>,
@@ -47,7 +48,7 @@ impl RegionRing {
     fn log(&self) -> Result<&ChangesLog> {
         self.log
             .as_ref()
-            .ok_or_else(|| JournalError::Aborted("the region of the log is given up".into()))
+            .ok_or_else(|| JournalError::Aborted("the log's region was given up".into()))
     }
 }
 
@@ -78,12 +79,12 @@ impl Medium for RegionRing {
         Some(UNIT)
     }
 
-    /// Nothing of it goes to the device.
+    /// Returns no writes: a transaction is not written to the device.
     fn blocks<'a>(&self, _at: u64, _tx: &'a Encoded, _barrier: bool) -> Result<WriteList<'a>> {
         Ok(WriteList::new())
     }
 
-    /// What was written to the device before needs a flush only if there is any such thing.
+    /// Flushes the device only if it has writes that are not flushed.
     fn seal(&self, at: u64, tx: &Encoded, barrier: bool) -> Result<()> {
         if barrier && !self.device.is_flushed() {
             self.device.flush()?;
@@ -93,13 +94,13 @@ impl Medium for RegionRing {
 
     fn write_early(&self, _at: u64, _blocks: &[PageRef]) -> Result<()> {
         Err(JournalError::Aborted(
-            "a log in a region has no blocks".into(),
+            "internal error: a log in a region has no blocks".into(),
         ))
     }
 
     fn place(&self, _at: u64) -> Result<Place> {
         Err(JournalError::Aborted(
-            "nothing stands verbatim in a region".into(),
+            "internal error: a log in a region has no verbatim images".into(),
         ))
     }
 
@@ -131,5 +132,10 @@ impl Medium for RegionRing {
         let bytes = self.log()?.read(at, count)?;
         let pages = bytes.chunks(to_usize(UNIT));
         Ok(pages.map(|line| Arc::new(Page::copy_of(line))).collect())
+    }
+
+    fn read_bytes(&self, at: u64, count: u64, to: &mut Vec<u8>) -> Result<()> {
+        to.extend(self.log()?.read(at, count)?);
+        Ok(())
     }
 }

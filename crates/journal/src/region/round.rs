@@ -1,4 +1,4 @@
-//! A ring of bytes in a region: what reaches its end goes on at its first byte.
+//! A ring of bytes in a region: bytes past its end continue at its first byte.
 
 use std::ops::Range;
 
@@ -8,27 +8,27 @@ use stetfs_ondisk::stet::region::LINE;
 
 use crate::error::Result;
 
-/// Bytes that a search reads at once.
+/// The number of bytes that a search reads at once.
 const PIECE: u64 = 1 << 20;
 
-/// A part of a region, as a ring. Places are bytes of the region.
+/// A part of a region, as a ring. Positions are byte offsets in the region.
 pub(super) struct Round<'r> {
     pub(super) region: &'r dyn Region,
     pub(super) room: Range<u64>,
 }
 
 impl Round<'_> {
-    /// Its bytes.
+    /// The size of the ring, in bytes.
     pub(super) fn len(&self) -> u64 {
         self.room.end - self.room.start
     }
 
-    /// The place `by` bytes after `at`.
+    /// The position `by` bytes after `at`.
     pub(super) fn advance(&self, at: u64, by: u64) -> u64 {
         self.room.start + (at - self.room.start + by) % self.len().max(1)
     }
 
-    /// What `len` bytes from `at` on are: the second piece goes round the end.
+    /// The pieces of `len` bytes from `at` on; the second piece is the one after the wrap.
     fn pieces(&self, at: u64, len: u64) -> impl Iterator<Item = Range<u64>> {
         let Range { start, end } = self.room;
         let first = len.min(end.saturating_sub(at));
@@ -37,10 +37,10 @@ impl Round<'_> {
             .filter(|piece| !piece.is_empty())
     }
 
-    /// Stores what may go round the end.
+    /// Stores bytes, which may wrap.
     ///
     /// # Errors
-    /// The region's, here and below.
+    /// The region's, as in the methods below.
     pub(super) fn store(&self, at: u64, bytes: &[u8]) -> Result<()> {
         let mut rest = bytes;
         for piece in self.pieces(at, bytes.len() as u64) {
@@ -62,7 +62,7 @@ impl Round<'_> {
         Ok(bytes)
     }
 
-    /// Sends what was stored on its way.
+    /// Flushes the lines of stored bytes; a fence must follow.
     pub(super) fn flush(&self, at: u64, len: u64) -> Result<()> {
         for piece in self.pieces(at, len) {
             self.region.flush(piece)?;
@@ -70,8 +70,8 @@ impl Round<'_> {
         Ok(())
     }
 
-    /// Shows the places of all lines that begin with these bytes, in their order, until `visit` has
-    /// seen enough.
+    /// Visits the positions of all lines that begin with these bytes, in their order, until `visit`
+    /// returns `true`.
     pub(super) fn search(
         &self,
         magic: &[u8],

@@ -1,21 +1,47 @@
-//! Which region a volume is given.
+//! The choice of a region for a volume.
 
 use std::fmt;
 use std::sync::Arc;
 
 use stetfs_nvm::Region;
 
-/// The region for a volume's records of files.
+/// The region for a volume's log and records of files.
 #[derive(Clone, Default)]
 pub enum RegionSource {
-    /// None. Where the log says that records are in one, that is an error.
+    /// No region. It is an error if the log says that records are in one.
     #[default]
     None,
-    /// This one.
+    /// This region.
     Open(Arc<dyn Region>),
-    /// None. Where the log says that records are in one, they are given up: files are as of the
+    /// No region. If the log says that records are in one, they are given up: files are as of the
     /// last commit.
     GivenUp,
+}
+
+impl RegionSource {
+    /// The same with a copy of the region; `None` if the region cannot be copied instantly.
+    pub fn snapshot(&self) -> Option<RegionSource> {
+        match self {
+            RegionSource::Open(region) => region.snapshot().map(RegionSource::Open),
+            none => Some(none.clone()),
+        }
+    }
+
+    /// Whether both regions have the same bytes. A region that cannot be read has none.
+    pub fn holds_the_same(&self, other: &RegionSource) -> bool {
+        match (self, other) {
+            (RegionSource::Open(mine), RegionSource::Open(other)) => {
+                mine.size() == other.size() && all_of(&**mine) == all_of(&**other)
+            }
+            _ => self == other,
+        }
+    }
+}
+
+fn all_of(region: &dyn Region) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; usize::try_from(region.size()).ok()?];
+    region.read(0, &mut bytes).ok()?;
+    Some(bytes)
 }
 
 impl PartialEq for RegionSource {
@@ -43,10 +69,10 @@ impl fmt::Debug for RegionSource {
     }
 }
 
-/// A region that a log is to be made with.
+/// A region in which a log is to be made.
 #[derive(Clone)]
 pub struct RegionUse {
-    /// It.
+    /// The region.
     pub region: Arc<dyn Region>,
     /// The volume's UUID.
     pub uuid: [u8; 16],

@@ -1,4 +1,4 @@
-//! Crashes at every store, with whatever of the lines that are not fenced.
+//! Crash tests of records in a region, at every store, with any subset of the unfenced lines.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use stetfs_nvm::{MemRegion, Region, RegionLog, RegionRecorder, RegionReplay, Wha
 use stetfs_ondisk::stet::region::LANES_AT;
 
 use super::{Lanes, Owner, RegionError, RegionLanes};
-use crate::engine::Canary;
+use crate::canary::Canary;
 use crate::error::JournalError;
 use crate::ids::{Lane, TxId};
 use crate::policy::{RecordLog, RecordSize};
@@ -67,7 +67,7 @@ fn said(body: &[u8], pages: &Pages) -> Said {
     (body.to_vec(), pages.collect())
 }
 
-/// What record `n` says: of all lengths, and no two alike.
+/// Record `n`, with its pages: lengths vary, and no two records are equal.
 fn record(n: u64) -> (Vec<u8>, Pages) {
     let mut rng = fastrand::Rng::with_seed(n);
     let body = (0..rng.usize(1..400)).map(|_| rng.u8(..)).collect();
@@ -78,16 +78,16 @@ fn record(n: u64) -> (Vec<u8>, Pages) {
     (body, pages)
 }
 
-/// A region that an earlier mount used and emptied, with a mount's records over it, as a record.
+/// A recorded run of one mount, on a region that an earlier mount used and emptied.
 struct Run {
     base: MemRegion,
     log: RegionLog,
-    /// By stamp.
+    /// The records, by stamp.
     written: BTreeMap<u64, Said>,
 }
 
-/// Writes `count` records a thread, a lane each. Each has a transaction hold all records but the
-/// last few, from time to time.
+/// Writes `count` records in each thread, in a lane of its own. When a lane is full, a transaction
+/// supersedes all records but the last few.
 fn run(canary: Canary, threads: u16, count: u64) -> Run {
     let region = Arc::new(RegionRecorder::new(MemRegion::new(
         LANES_AT + LANE * u64::from(threads),
@@ -117,7 +117,7 @@ fn run(canary: Canary, threads: u16, count: u64) -> Run {
         let over = horizon.load(Ordering::SeqCst);
         let place = lanes.reserve(lane, size, over, &durable, &stamp);
         let Some(place) = place else {
-            // A transaction supersedes all that is durable.
+            // A transaction supersedes all records that are durable.
             let over = stamps.load(Ordering::SeqCst).saturating_sub(2);
             let over = horizon.fetch_max(over, Ordering::SeqCst).max(over);
             region.mark("horizon", over);
@@ -157,8 +157,8 @@ fn run(canary: Canary, threads: u16, count: u64) -> Run {
     }
 }
 
-/// Crashes behind every event, `mixtures` times beside the special states, and says what does not
-/// hold. Also how many states there were.
+/// Crashes after every event, in the special states and `mixtures` others. Returns the number of
+/// states, or what does not hold.
 fn crash(run: &Run, canary: Canary, mixtures: u64) -> Result<u64, String> {
     let mut replay = RegionReplay::new(&run.base, &run.log);
     let mut states = 0;
@@ -256,7 +256,7 @@ fn an_earlier_mounts_records_are_found_where_the_epoch_is_not_looked_at() {
     assert!(caught(canary, 0).starts_with("foreign"));
 }
 
-/// region.R3: also the newest of a lane, that no other record speaks of.
+/// region.R3: also for the newest record of a lane, which no other record vouches for.
 #[test]
 fn what_changed_in_a_synced_record_is_damage() {
     let run = run(Canary::default(), 1, 3);
@@ -273,7 +273,7 @@ fn what_changed_in_a_synced_record_is_damage() {
     assert_eq!(found.records.len(), 2);
 }
 
-/// A copy of a record is none: it is not where it says.
+/// A copy of a record does not count, because it is not in the place that it names.
 #[test]
 fn a_record_in_another_place_does_not_count() {
     let run = run(Canary::default(), 1, 1);
@@ -331,8 +331,8 @@ fn a_full_lane_has_no_room_until_records_are_superseded() {
     );
 }
 
-/// While the header changes hands, a crash leaves the old one or the new one, and records never
-/// count for another.
+/// While the header changes hands, a crash leaves the old or the new header, and records never
+/// count for another owner.
 #[test]
 fn a_header_is_old_or_new() {
     let region = Arc::new(RegionRecorder::new(MemRegion::new(LANES_AT + LANE)));
@@ -375,7 +375,7 @@ fn a_header_is_old_or_new() {
     assert!(refused > 0, "while it is in use");
 }
 
-/// Behind the part that a closed volume had there may be another's.
+/// The part of a region that is beyond the one a closed volume used may belong to another volume.
 #[test]
 fn a_region_takes_only_zeroes_to_what_it_had() {
     let of = |lanes: u64| Arc::new(MemRegion::new(LANES_AT + lanes * LANE));
@@ -413,9 +413,9 @@ fn a_region_that_is_not_this_mounts_is_refused() {
     assert!(find(MINE).unwrap_err().contains("only zeroes"));
     take(MINE).unwrap();
     find(MINE).unwrap();
-    // Nothing is in it yet, so others may still have it.
+    // The region is still empty, so others may take it, too.
     take(other).unwrap();
-    assert!(find(MINE).unwrap_err().contains("of volume"));
+    assert!(find(MINE).unwrap_err().contains("belongs to volume"));
     let lanes = take(MINE).unwrap();
     lanes.begin().unwrap();
     let refused = |owner| take(owner).map(drop).map_err(why).unwrap_err();

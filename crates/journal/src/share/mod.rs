@@ -1,18 +1,19 @@
-//! `home=share`: a checkpoint that writes nothing. Images that stand verbatim in the log are shared
-//! to their homes by the device (AFS: Kang's dissertation, ch. 3, SDJ); all others are written
-//! there, block by block.
+//! `home=share`: a checkpoint that copies no verbatim images.
+//!
+//! The device shares images that are verbatim in the log to their home locations (AFS: Kang's
+//! dissertation, ch. 3, SDJ). All others are written there.
 //!
 //! Invariants:
-//! * **share.S1** Only what has a `Place` is shared.
-//! * **share.S2** No place of what goes home together is the home of another: each share finds the
-//!   image that was committed.
-//! * **share.S3** To share is to write to the home: it is durable after a flush, and the tail
-//!   passes the log block only then (checkpoint.K2). From then on the device keeps what is shared,
-//!   whether the log block is written or trimmed.
-//! * **share.S4** The same images can be shared any number of times: of a batch that a crash left
-//!   in part recovery shares all again.
-//! * **share.S5** What a recovery shares without having it in memory was read and proven before the
-//!   first image went home.
+//! * **share.S1** Only an image with a `Place` is shared.
+//! * **share.S2** Among images that go home together, no place of one is the home location of
+//!   another: each share finds the image that was committed.
+//! * **share.S3** A share is a write to the home location: it is durable after a flush, and the
+//!   tail passes the log block only then (checkpoint.K2). From then on the device keeps the shared
+//!   content, whether the log block is written or trimmed.
+//! * **share.S4** The same images can be shared any number of times: recovery shares a batch again
+//!   as a whole if a crash left a part of it.
+//! * **share.S5** An image that a recovery shares without having it in memory was read and checked
+//!   before the first image went home.
 
 mod parts;
 mod plan;
@@ -26,7 +27,8 @@ use crate::ids::BlockNr;
 use crate::policy::{CopyHome, Home, HomeImage, Sent, Standing, copy};
 use plan::{Plan, pairs};
 
-/// Shares each image to its home, if it has a place and the device can; else writes it there.
+/// The home policy that shares each image that has a place, if the device can; all others it
+/// writes.
 #[derive(Debug, Default)]
 pub struct ShareHome;
 
@@ -61,11 +63,11 @@ impl Home for ShareHome {
     }
 }
 
-/// Shares a batch. Where the device refuses it, and a part of it may be at fault, that alone is
-/// left out. `home` gets the others.
+/// Shares a batch. If the device refuses it for reasons that may lie in a part of it, the batch is
+/// halved, so that only that part is left out. `home` gets the blocks that were shared.
 ///
 /// # Errors
-/// The device's, but for refusals: then nothing was done.
+/// The device's; not its refusals, which change nothing.
 fn share_what_is_taken(
     share: &dyn Share,
     block: u64,
@@ -87,7 +89,10 @@ fn share_what_is_taken(
             | BlockError::ShareOverlap { .. }
             | BlockError::ShareAcross { .. }),
         ) => {
-            tracing::debug!("{} blocks are copied home: {why}", batch.len());
+            tracing::debug!(
+                "{} blocks are written home instead of shared: {why}",
+                batch.len()
+            );
             Ok(())
         }
         done => {

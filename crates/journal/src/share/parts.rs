@@ -1,6 +1,6 @@
-//! What journals that share are made of.
+//! The registration of `home=share`.
 
-// What registers itself is put into a section of its own, which linkme sees to.
+// Registered parts are placed in a linker section by linkme, which takes `unsafe` code.
 #![allow(unsafe_code)]
 
 use super::ShareHome;
@@ -9,7 +9,7 @@ use crate::compose::{Ability, Make, PARTS, Part};
 #[linkme::distributed_slice(PARTS)]
 static SHARE: Part = Part {
     name: "share",
-    help: "the device shares what stands in the log as it is, where it can (SHARE); the rest is written there",
+    help: "the device shares verbatim blocks from the log, where it can (SHARE); others are written",
     options: &[],
     offers: Ability::empty(),
     needs: Ability::empty(),

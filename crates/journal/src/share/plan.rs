@@ -1,4 +1,4 @@
-//! Which images a device can share, and in what batches.
+//! The choice of images that a device can share, and their batches.
 
 use std::collections::HashSet;
 
@@ -6,19 +6,19 @@ use stetfs_block::{ShareLimits, SharePair};
 
 use crate::policy::Standing;
 
-/// A log block and its home are two places of one content.
+/// The references to one content after a share: the log block and its home.
 const REFERENCES: u64 = 2;
 
-/// How images go home: those that are not to be shared can only be copied.
+/// The plan of a checkpoint: images that cannot be shared are copied.
 pub(super) struct Plan<'i> {
-    /// What is to be shared, in the order of the homes.
+    /// The images to share, in the order of their home blocks.
     pub shares: Vec<&'i Standing>,
-    /// Images of a batch.
+    /// The number of images in a batch.
     pub batch: usize,
 }
 
 impl<'i> Plan<'i> {
-    /// For images of blocks of so many bytes.
+    /// The plan for images of `block` bytes.
     pub(super) fn new(images: &'i [Standing], block: u64, limits: &ShareLimits) -> Plan<'i> {
         let unit = u64::from(limits.unit.max(1));
         let batch = limits.pairs.checked_div(block / unit).unwrap_or(0);
@@ -35,14 +35,14 @@ impl<'i> Plan<'i> {
     }
 }
 
-/// Whether no place is a home (share.S2). A log that was tampered with may say otherwise.
+/// Whether no place is a home location (share.S2). It may be one in a log that was tampered with.
 fn are_apart(images: &[Standing], block: u64) -> bool {
     let places = images.iter().filter_map(|image| image.place);
     let places: HashSet<u64> = places.map(|place| place.offset()).collect();
     !images.iter().any(|i| places.contains(&(i.nr * block)))
 }
 
-/// The pairs of a batch of blocks of so many bytes, neighbours in one.
+/// The pairs of a batch of images of `block` bytes; neighbours are joined.
 pub(super) fn pairs(images: &[&Standing], block: u64) -> Vec<SharePair> {
     let mut pairs: Vec<SharePair> = Vec::new();
     for image in images {
@@ -77,7 +77,7 @@ mod tests {
         atomic: true,
     };
 
-    /// Images: each home, and the byte where it stands in the log.
+    /// Images from pairs of a home block and a byte offset in the log.
     fn images(of: &[(u64, Option<u64>)]) -> Vec<Standing> {
         let image = |&(nr, at): &(u64, Option<u64>)| Standing {
             nr,

@@ -1,4 +1,4 @@
-//! The codec of the StetFS log: a transaction is one frame.
+//! The codec of the StetFS log: each transaction is one frame.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -11,35 +11,35 @@ use super::compress::{Compression, Packed};
 use super::pace::Pace;
 use super::pack::pack;
 use super::payload::Payload;
-use crate::engine::Canary;
+use crate::canary::Canary;
 use crate::error::Result;
 use crate::ids::Stamp;
 use crate::policy::{Early, Encoded, ImageRef, Medium, Packing};
 use crate::stats::nanos;
 
-/// Frames of one log.
+/// The codec of one log.
 #[derive(Clone)]
 pub struct StetCodec {
-    /// Bytes in a block.
+    /// The size of a block, in bytes.
     pub block_size: u32,
     /// The log's epoch.
     pub epoch: u64,
-    /// Lanes of the log: the most edges a frame can have.
+    /// The number of lanes of the log: the most edges of a frame.
     pub lanes: u16,
-    /// How chunks are compressed.
+    /// The compression of chunks.
     pub compression: Compression,
-    /// Raw bytes of a chunk.
+    /// The size of a chunk before compression, in bytes.
     pub chunk: u32,
-    /// Measured speeds.
+    /// The measured speeds of device and codecs.
     pub pace: Arc<Pace>,
-    /// Frames go out without barriers.
+    /// Whether frames are written without barriers.
     pub unordered: bool,
     /// Deliberate faults.
     pub canary: Canary,
 }
 
 impl StetCodec {
-    /// Images of a whole chunk.
+    /// The number of images of a full chunk.
     pub(super) fn per_chunk(&self) -> usize {
         (self.chunk.min(count32(frame::MAX_CHUNK)) / self.block_size.max(1)).max(1) as usize
     }
@@ -48,7 +48,7 @@ impl StetCodec {
         self.block_size as usize
     }
 
-    /// A transaction's frame with nothing in it, written now.
+    /// An empty frame of a transaction, with the present time.
     pub(super) fn frame(&self, lane: u16, seq: u64, stamp: Stamp) -> Frame {
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
@@ -70,11 +70,10 @@ impl StetCodec {
         }
     }
 
-    /// Packs the images of a frame that has all but its chunks. What `early` is given may be
-    /// written at once.
+    /// Packs the images of a frame that has all but its chunks. `early` may write blocks at once.
     ///
     /// # Errors
-    /// `early`'s.
+    /// The errors of `early`.
     pub(super) fn lay_out(
         &self,
         mut frame: Frame,
@@ -126,10 +125,10 @@ impl StetCodec {
         })
     }
 
-    /// Where the images of the frame at log block `at` are, in their order.
+    /// The references to the images of the frame at log block `at`, in their order.
     ///
     /// # Errors
-    /// One of them is not in the log.
+    /// `Corrupt` if one of them is not in the log.
     pub(super) fn image_refs(
         &self,
         log: &dyn Medium,

@@ -1,4 +1,4 @@
-//! One chunk: images stored together, compressed where it pays.
+//! Chunks of images: they are stored together, and compressed where that pays.
 
 use std::cell::RefCell;
 use std::str::FromStr;
@@ -12,17 +12,17 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::pace::Pace;
 
-/// What compresses chunks (`compress=`).
+/// The compression of chunks (`compress=`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compression {
-    /// Nothing: images stand in the log verbatim.
+    /// None: images are in the log verbatim.
     #[default]
     None,
     /// LZ4.
     Lz4,
     /// Zstandard, level 1.
     Zstd,
-    /// Whichever makes a chunk durable first, by the measured speed of the device and the codecs.
+    /// The choice that makes a chunk durable first, by the measured speeds of device and codecs.
     Auto,
 }
 
@@ -47,23 +47,23 @@ impl FromStr for Compression {
     }
 }
 
-/// A chunk is compressed only if it then takes at most this part of its bytes.
+/// The largest part of its size that a chunk may take compressed; otherwise it is stored raw.
 const WORTH: f64 = 14.0 / 16.0;
 const ZSTD_LEVEL: i32 = 1;
-/// Of a chunk, this much is tried first …
+/// The size of the sample of a chunk that is compressed first, in bytes.
 const SAMPLE: usize = 4096;
-/// … and, so that a sample of one odd page does not decide, from so many places.
+/// The number of places that the sample is taken from, so that one odd page does not decide.
 const SAMPLES: usize = 4;
 
-/// A thread keeps no more than so many bytes for the next chunk.
+/// The most memory that a thread keeps for the next chunk, in bytes.
 const KEPT: usize = 1 << 20;
 
 thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
-/// Memory of a thread that compresses. Were it taken anew for each chunk, the system would have to
-/// clear it each time, which takes as long as compressing.
+/// The buffers of a thread that compresses. They are reused, because the system has to clear new
+/// memory, which takes as long as compressing.
 #[derive(Default)]
 struct Scratch {
     raw: Vec<u8>,
@@ -72,7 +72,7 @@ struct Scratch {
 }
 
 impl Scratch {
-    /// The images of `len` bytes, compressed.
+    /// Compresses images of `len` bytes together; none on an error.
     fn compress(&mut self, how: Stored, images: &[PageRef], len: usize) -> Option<&[u8]> {
         self.raw.clear();
         self.raw.reserve_exact(len);
@@ -96,7 +96,7 @@ impl Scratch {
         self.packed.get(..size)
     }
 
-    /// Gives back what only long chunks need.
+    /// Frees the memory that only long chunks need.
     fn shrink(&mut self) {
         if self.packed.len() > KEPT {
             (self.raw, self.packed) = Default::default();
@@ -107,13 +107,13 @@ impl Scratch {
 /// A chunk ready for the log.
 pub(super) struct Packed {
     pub(super) chunk: Chunk,
-    /// The stored bytes, if they are not the images themselves.
+    /// The stored bytes; none if the chunk is the images themselves.
     pub(super) bytes: Option<Vec<u8>>,
-    /// Processor time that packing took.
+    /// The processor time of packing.
     pub(super) time: Duration,
 }
 
-/// What this thread has used.
+/// The processor time of the calling thread.
 fn processor_time() -> Duration {
     let used = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::try_from(used).unwrap_or_default()
@@ -147,7 +147,7 @@ pub(super) fn pack_one(how: Compression, pace: &Pace, images: &[PageRef]) -> Pac
     }
 }
 
-/// The compressed bytes of images that have `len` bytes together, if they are worth it.
+/// Compresses images of `len` bytes together; none if that does not pay.
 fn compress(
     how: Compression,
     pace: &Pace,
@@ -179,20 +179,21 @@ fn compress(
     })
 }
 
-/// Which part `some` bytes of a chunk are of `all`.
+/// The part that `some` bytes are of `all`.
 fn share(some: usize, all: usize) -> f64 {
     approx(some as u64) / approx(all.max(1) as u64)
 }
 
-/// The part of the bytes that LZ4 leaves, by a sample of a large chunk: what it cannot make smaller
-/// is compressed already, and not worth another look. Of a small chunk nothing is known before.
+/// The part of a chunk's bytes that LZ4 leaves, measured on a sample. Data that LZ4 cannot shrink
+/// is compressed already, and not worth a full attempt. A chunk that is not much larger than the
+/// sample is not sampled; its part is taken as a half.
 fn sampled(images: &[PageRef], len: usize) -> f64 {
     if len <= SAMPLE * SAMPLES {
         return 0.5;
     }
     let mut sample = Vec::with_capacity(SAMPLE);
     for i in 0..SAMPLES {
-        // Another part of each, for blocks often begin alike.
+        // Each sample is from a different part of its image, because images often begin alike.
         let image = images.get(i * images.len() / SAMPLES).map(|p| &p[..]);
         let part = image.and_then(|p| {
             p.chunks(SAMPLE / SAMPLES)
@@ -203,7 +204,8 @@ fn sampled(images: &[PageRef], len: usize) -> f64 {
     share(lz4_flex::block::compress(&sample).len(), sample.len())
 }
 
-/// The raw bytes of a chunk whose sum was checked; `None` if they are not what the chunk says.
+/// The raw bytes of a chunk whose checksum was verified; `None` if they cannot be unpacked, or not
+/// to the chunk's size.
 pub(super) fn unpack(chunk: &Chunk, stored: &[u8]) -> Option<Vec<u8>> {
     let raw = chunk.raw as usize;
     let bytes = match chunk.how {

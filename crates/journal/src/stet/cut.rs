@@ -1,4 +1,4 @@
-//! How the blocks of a journal are cut into lanes.
+//! The division of a journal's blocks into lanes.
 
 use stetfs_ondisk::OnDiskError;
 use stetfs_ondisk::num::to_usize;
@@ -6,21 +6,21 @@ use stetfs_ondisk::stet::header::{Lane, MAX_LANES};
 
 use super::codec::StetCodec;
 use super::options::StetOptions;
-use crate::engine::most_blocks;
 use crate::error::Result;
+use crate::limits::most_blocks;
 
-/// A lane has at least so many blocks: below that hardly an operation fits a transaction.
+/// The fewest blocks of a lane: fewer hardly hold a transaction of one operation.
 const MIN_LANE: u64 = 64;
-/// The same for file-level records.
+/// The fewest blocks of a lane for records of files.
 const MIN_FILE_LANE: u64 = 8;
-/// Bytes of a lane for file-level records, at most: what one thread may sync between two commits
-/// without waiting for the second. Recovery reads all of it …
+/// The most bytes of a lane for records of files. They bound what one thread may sync between two
+/// commits before it has to wait. Recovery reads all of them.
 const FILE_LANE_BYTES: u64 = 8 << 20;
-/// … and has all of them in memory.
+/// The most bytes of all lanes for records of files. Recovery has all of them in memory.
 pub(super) const FILE_LANES_BYTES: u64 = 64 << 20;
 
-/// The smallest ring of at most `room` blocks whose transactions can hold so many; `None` if none
-/// can.
+/// The smallest ring of at most `room` blocks whose transactions can hold `transaction` blocks;
+/// `None` if there is none.
 fn ring_for(codec: &StetCodec, transaction: u64, room: u64) -> Option<u64> {
     let holds = |ring: u64| most_blocks(codec, ring) >= transaction;
     let (mut short, mut long) = (0, room);
@@ -34,12 +34,12 @@ fn ring_for(codec: &StetCodec, transaction: u64, room: u64) -> Option<u64> {
     holds(long).then_some(long)
 }
 
-/// Cuts the blocks from `first` to `end` into lanes of transactions and behind them lanes of
-/// records. Where the options leave their number to the log there are as many lanes of transactions
-/// as can each hold the largest transaction; else the first is made wide enough for it.
+/// Divides the blocks from `first` to `end` into lanes of transactions, followed by lanes of
+/// records. If the options leave the number to the log, there are as many lanes of transactions as
+/// can each hold the largest transaction. Otherwise the first lane is made wide enough for it.
 ///
 /// # Errors
-/// `Unsupported` if there are too few blocks, with the number of lanes that they would carry.
+/// `Unsupported` if there are too few blocks; the text has the number of lanes that would fit.
 pub(super) fn cut(
     first: u64,
     end: u64,
@@ -47,7 +47,8 @@ pub(super) fn cut(
     codec: &StetCodec,
 ) -> Result<Vec<Lane>> {
     let room = end.saturating_sub(first);
-    // They are small: a transaction soon supersedes what is in them (iJournaling, §5.2).
+    // Lanes of records are small, for a transaction soon supersedes their contents (iJournaling,
+    // §5.2).
     let file_lanes = u64::from(options.file_lanes);
     let file_lane = match file_lanes {
         0 => 0,
@@ -62,8 +63,8 @@ pub(super) fn cut(
         let each = room / lanes;
         each >= MIN_LANE && most_blocks(codec, each) >= options.most
     };
-    // The largest transaction need fit one lane only: the first is wider than the others then. What
-    // does not fit a log of one lane fits no other.
+    // The largest transaction needs to fit only one lane: the first is then wider than the others.
+    // A transaction that does not fit a log of one lane fits no other, either.
     let wide = ring_for(codec, options.most, room);
     let others = |lanes: u64, wide: u64| room.saturating_sub(wide) / (lanes - 1).max(1);
     let widest = |lanes: u64| match wide {
@@ -84,9 +85,9 @@ pub(super) fn cut(
     let fitting = lanes.filter(|n| records_fit && n + file_lanes <= MAX_LANES as u64);
     let Some(lanes) = fitting else {
         let carries = most(&holds).filter(|n| records_fit && *n < wanted);
-        let instead = carries.map_or(String::new(), |n| format!(", or say lanes={n}"));
+        let instead = carries.map_or(String::new(), |n| format!(", or use lanes={n}"));
         let carried = carries.map_or("it is too small for any".into(), |n| {
-            format!("it carries {n}")
+            format!("it has room for {n}")
         });
         let all = wanted + file_lanes;
         return Err(OnDiskError::Unsupported {
@@ -120,9 +121,9 @@ pub(super) fn cut(
 mod tests {
     use super::*;
 
-    /// An operation, and a write of 1 MiB.
+    /// The blocks of an operation, and of a write of 1 MiB.
     const LARGEST: u64 = 82 + 257;
-    use crate::engine::Canary;
+    use crate::canary::Canary;
     use crate::stet::compress::Compression;
 
     fn lanes_of(blocks: u64, options: &StetOptions) -> std::result::Result<usize, String> {
@@ -145,7 +146,7 @@ mod tests {
             assert!(lanes.len() == 1 || hold(lane) >= options.least);
             assert!(lanes.len() == 1 || !options.fewer || hold(lane) >= options.most);
         }
-        // Some lane holds the largest if one of all blocks does.
+        // One lane holds the largest transaction if a lane of all blocks would.
         let can = most_blocks(&codec, blocks - 9) >= options.most;
         assert!(!can || lanes.iter().any(|lane| hold(lane) >= options.most));
         Ok(lanes.len())
@@ -173,13 +174,13 @@ mod tests {
         assert_eq!(lanes_of(1024, &asked(2)), Ok(2));
         let refused = lanes_of(1024, &asked(3)).err().unwrap_or_default();
         assert!(
-            refused.contains("3 lanes in a journal of 1024 blocks (it carries 2;")
-                && refused.contains("or say lanes=2"),
+            refused.contains("3 lanes in a journal of 1024 blocks (it has room for 2;")
+                && refused.contains("or use lanes=2"),
             "{refused}"
         );
         let none = lanes_of(40, &asked(1)).err().unwrap_or_default();
         assert!(none.contains("too small for any"), "{none}");
-        // A single lane is as large as it can be.
+        // A single lane takes all blocks.
         assert_eq!(lanes_of(100, &asked(1)), Ok(1));
     }
 
@@ -189,20 +190,20 @@ mod tests {
             most: LARGEST,
             ..asked(lanes)
         };
-        // 16 MiB: two lanes could each hold a write of 1 MiB.
+        // 16 MiB: two lanes can each hold a write of 1 MiB.
         assert_eq!(lanes_of(4096, &by_default(8, LARGEST)), Ok(2));
         for lanes in 1..=8 {
             assert_eq!(lanes_of(4096, &asked(lanes)), Ok(usize::from(lanes)));
         }
         let refused = lanes_of(4096, &asked(9)).err().unwrap_or_default();
-        assert!(refused.contains("or say lanes=8"), "{refused}");
+        assert!(refused.contains("or use lanes=8"), "{refused}");
         for blocks in (1400..40_000).step_by(777) {
             for lanes in [1, 2, 3, 8, 17, 64] {
                 let said = lanes_of(blocks, &asked(lanes));
                 assert!(said.is_ok() || lanes > 1, "{blocks}: {said:?}");
             }
         }
-        // None does here, whatever their number.
+        // Here no lane can hold it, whatever their number.
         assert_eq!(lanes_of(1024, &asked(2)), Ok(2));
     }
 
@@ -211,7 +212,7 @@ mod tests {
         assert_eq!(lanes_of(1024, &by_default(8, 82)), Ok(2));
         assert_eq!(lanes_of(100, &by_default(8, 82)), Ok(1));
         assert_eq!(lanes_of(16384, &by_default(8, 82)), Ok(8));
-        // 64 MiB, and writes of 1 MiB.
+        // 64 MiB, with writes of 1 MiB.
         assert_eq!(lanes_of(16384, &by_default(64, LARGEST)), Ok(11));
     }
 }

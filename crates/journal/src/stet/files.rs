@@ -1,10 +1,10 @@
-//! The lanes of file-level records (i-lanes): small rings that the threads that sync files write to
+//! The lanes of records of files (i-lanes): small rings, which the threads that sync files write to
 //! themselves.
 //!
-//! A record's space is free again once the record is superseded, that is, once the transaction is
-//! valid that holds what it holds. Recovery looks at every block of these lanes, so they have no
-//! tail to keep.
+//! A record's space is free again once the record is superseded: a valid transaction holds all that
+//! the record describes. Recovery reads every block of these lanes, so they have no tail.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use stetfs_cache::PageRef;
@@ -13,7 +13,6 @@ use stetfs_ondisk::stet::frame::{self, Counts, Frame, Kind};
 use stetfs_sync::plain::Instant;
 
 use super::codec::StetCodec;
-use super::read::joined;
 use super::ring::StetRing;
 use crate::error::{JournalError, Result};
 use crate::ids::{BlockNr, Stamp, TxId};
@@ -21,7 +20,7 @@ use crate::policy::{
     FoundRecords, InLane, LoggedRecord, Medium, RecordLane, RecordLog, RecordPlace, RecordSize,
 };
 
-/// The lanes.
+/// The lanes for records of one log.
 pub struct FileLanes {
     codec: StetCodec,
     lanes: Vec<FileLane>,
@@ -44,7 +43,7 @@ impl FileLanes {
         }
     }
 
-    /// Log blocks of a record of so many bytes, with so many pages, at most.
+    /// The most log blocks of a record of so many bytes and pages.
     fn bound(&self, RecordSize { bytes, pages }: RecordSize) -> u64 {
         let chunks = pages.div_ceil(self.codec.per_chunk());
         let counts = Counts {
@@ -54,11 +53,12 @@ impl FileLanes {
             revokes: 0,
             record: bytes,
         };
-        // A block may stay unfilled between a packed chunk and one that is stored as it is.
+        // A block may stay partly empty between a packed chunk and a raw one.
         (counts.head_blocks(self.codec.size()) + pages + chunks.saturating_sub(1)) as u64
     }
 
-    /// What a record says of others: which of them the device must still have.
+    /// The statements of a record about other lanes: the newest durable items that must still be
+    /// there.
     fn durable(&self, horizon: Stamp, transactions: &[TxId]) -> Vec<(u16, u64)> {
         if self.codec.unordered {
             return Vec::new();
@@ -71,9 +71,9 @@ impl FileLanes {
         transactions.chain(records).collect()
     }
 
-    /// Writes the record to its place, without a flush. Gives the bytes it took, and whether it is
-    /// durable: where the device has FUA. A record promises nothing of other writes; who writes
-    /// one has flushed what it needs.
+    /// Writes a record to its place, without a flush. Returns its bytes, and whether it is durable,
+    /// which it is with FUA. Only the record itself has to become so: the caller has flushed
+    /// everything that the record relies on.
     ///
     /// # Errors
     /// The device's.
@@ -95,7 +95,7 @@ impl FileLanes {
                 .chain(place.durable.iter().copied())
                 .collect(),
             images: pages.iter().map(|(nr, _)| *nr).collect(),
-            // Without barriers nobody knows what is durable.
+            // Without barriers it is unknown what is durable.
             floor: if codec.unordered { 0 } else { place.settled },
             record: record.to_vec(),
             ..codec.frame(lane, place.seq, place.stamp)
@@ -116,10 +116,10 @@ impl FileLanes {
         Ok((encoded.blocks() * codec.size() as u64, fua))
     }
 
-    /// The record is durable.
+    /// Notes that the record is durable.
     ///
     /// # Errors
-    /// The place is none of this log's.
+    /// `Aborted` if the place is not of this log.
     fn settle(&self, place: &RecordPlace) -> Result<()> {
         let lane = self.lanes.get(place.lane);
         let lane = lane.ok_or_else(|| no_lane(place.lane))?;
@@ -129,9 +129,10 @@ impl FileLanes {
 
     fn scan_lane(&self, ring: &StetRing, horizon: Stamp, out: &mut FoundRecords) -> Result<()> {
         let mut live: Vec<(u64, Frame)> = Vec::new();
-        let blocks = ring.read(ring.first(), ring.capacity())?;
+        let mut bytes = Vec::new();
+        ring.read_bytes(ring.first(), ring.capacity(), &mut bytes)?;
         for at in ring.first()..ring.end() {
-            let Some(frame) = self.record_at(ring, &blocks, at)? else {
+            let Some(frame) = self.record_at(ring, &bytes, at)? else {
                 continue;
             };
             out.last = out.last.max(frame.stamp);
@@ -143,11 +144,11 @@ impl FileLanes {
             }
         }
         live.sort_unstable_by_key(|(_, frame)| frame.seq);
-        // Room was made for all of them unpacked, whatever they take.
+        // Each record reserved space for all its images unpacked, so more than that is damage.
         let images: u64 = live.iter().map(|(_, f)| f.images.len() as u64).sum();
         if images > ring.capacity() {
             out.lost = Some(format!(
-                "records of {images} blocks in lane {}, which has {}",
+                "records of {images} blocks in lane {}, which has only {}",
                 ring.lane().0,
                 ring.capacity()
             ));
@@ -166,23 +167,30 @@ impl FileLanes {
         Ok(())
     }
 
-    /// The record whose frame begins at log block `at`, if all of it proves itself.
-    fn record_at(&self, ring: &StetRing, blocks: &[PageRef], at: u64) -> Result<Option<Frame>> {
+    /// The record whose frame begins at log block `at`; none if a part of it fails its check.
+    /// `bytes` is the content of the ring.
+    fn record_at(&self, ring: &StetRing, bytes: &[u8], at: u64) -> Result<Option<Frame>> {
         let codec = &self.codec;
-        let count = blocks.len() as u64;
-        let block = |at: u64| blocks.get(to_usize((at - ring.first()) % count.max(1)));
-        let Some(first) = block(at) else {
+        let (before, from_here) = bytes.split_at(to_usize(at - ring.first()) * codec.size());
+        let first = from_here.get(..codec.size()).unwrap_or_default();
+        if !frame::may_begin_in(first) {
             return Ok(None);
-        };
+        }
         let glance = match frame::glance(first, ring.capacity()) {
             Ok(g) if (g.epoch, g.lane) == (codec.epoch, ring.lane().0) => g,
             _ => return Ok(None),
         };
-        let head: Vec<PageRef> = (at..at + glance.head_blocks)
-            .filter_map(block)
-            .cloned()
-            .collect();
-        let Ok(frame) = codec.head(&joined(&head)) else {
+        let head = to_usize(glance.head_blocks) * codec.size();
+        let head = match from_here.get(..head) {
+            Some(head) => Cow::Borrowed(head),
+            // It wraps, or is longer than the ring: then it fails its check.
+            None => {
+                let mut wrapped = [from_here, before].concat();
+                wrapped.truncate(head);
+                Cow::Owned(wrapped)
+            }
+        };
+        let Ok(frame) = codec.head(&head) else {
             return Ok(None);
         };
         let ends = frame.places(codec.size());
@@ -271,7 +279,7 @@ impl RecordLog for FileLanes {
         Ok(found)
     }
 
-    /// The log's header goes with the media.
+    /// Does nothing: the media retire the log's header.
     fn retire(&self) -> Result<()> {
         Ok(())
     }
@@ -281,9 +289,9 @@ impl RecordLog for FileLanes {
     }
 }
 
-/// The place names a lane that is not there: it came from another log.
+/// The error for a place in a lane that does not exist: the place is of another log.
 fn no_lane(lane: usize) -> JournalError {
     JournalError::Aborted(format!(
-        "a record for lane {lane}, which the log does not have"
+        "a record for lane {lane}, but the log has no such lane"
     ))
 }

@@ -1,5 +1,5 @@
-//! The StetFS log with its transactions in a region of persistent memory: only its header, which
-//! keeps the tail, is on the volume.
+//! The StetFS log with its transactions in a region of persistent memory. Only its header, which
+//! has the tail, is on the volume.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use crate::policy::{CopyHome, Medium, OneLane, RecordLog, Scheme, WORD};
 use crate::region::{ChangesCodec, RegionError, RegionRing};
 
 impl StetLog {
-    /// The policies for a log whose transactions are in a region. Its `tails` stay in the volume's
-    /// log.
+    /// The policies for a log whose transactions are in a region. Its tails stay in the volume's
+    /// log, whose media are `tails`.
     pub(super) fn in_region(
         &self,
         options: &StetOptions,
@@ -40,7 +40,7 @@ impl StetLog {
         }
     }
 
-    /// Says what is lost with a region that is not there.
+    /// Turns the loss of a region into the loss of the log, if the log is in it.
     pub(super) fn lost(&self, e: JournalError) -> JournalError {
         match &e {
             JournalError::Region(why) if self.header.in_region => match &**why {

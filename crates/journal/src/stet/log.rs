@@ -1,4 +1,4 @@
-//! Opening a StetFS log, and making one in the journal inode.
+//! A StetFS log before a journal runs in it: how it is opened, and made in the journal inode.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use super::options::StetOptions;
 use super::pace::Pace;
 use super::ring::{Marks, SharedHeader, StetRing, write_copy};
 use super::walk::walk;
+use crate::canary::Canary;
 use crate::compose::Composition;
-use crate::engine::Canary;
 use crate::error::Result;
 use crate::ids::Lane;
 use crate::jbd2::{Jbd2Ring, LogArea, LogSummary, Record, RecordKind};
@@ -27,24 +27,26 @@ use crate::log::{LogFormat, OpenLog};
 use crate::policy::{CopyHome, Medium, OneLane, RecordLog, Scheme};
 use crate::region::{self, Owner, RegionError, RegionLanes, RegionSource, RegionUse};
 
-/// A StetFS log that was opened.
+/// An opened StetFS log.
 pub struct StetLog {
     pub(super) area: LogArea,
-    /// What block 0 says while the log is in use.
+    /// The superblock in block 0 while the log is in use.
     sb: JournalSuperblock,
     pub(super) header: LogHeader,
-    /// Records of files in a region, where the header says so and it was named.
+    /// The records of files in a region; none if the header does not say so, or the region is not
+    /// given.
     pub(super) records: Option<Arc<RegionLanes>>,
-    /// Files are synced by transactions, though the region has room for records.
+    /// Whether files are synced by transactions although the region has room for records.
     unrecorded: bool,
     canary: Canary,
 }
 
 impl StetLog {
-    /// Reads the header behind the jbd2 superblock `sb`, which says that there is one.
+    /// Reads the header of the log, which the jbd2 superblock `sb` announces.
     ///
     /// # Errors
-    /// The device's; `Corrupt` if neither copy is valid or they are of another block size.
+    /// The device's; `Corrupt` if neither copy is valid, or if it is for another block size or
+    /// volume.
     pub fn open(area: LogArea, sb: JournalSuperblock, canary: Canary) -> Result<StetLog> {
         let mut copies = Vec::new();
         for copy in 0..2 {
@@ -67,11 +69,15 @@ impl StetLog {
             (None, Some(Err(e))) => return Err(e.into()),
             (None, _) => return Err(damaged("no copy of the header".into())),
         };
-        if header.block_size != area.block_size() || header.uuid != sb.s_uuid {
+        if header.block_size != area.block_size() {
             return Err(damaged(format!(
-                "made for blocks of {} bytes and another volume",
-                header.block_size
+                "it is for blocks of {} bytes, not {}",
+                header.block_size,
+                area.block_size()
             )));
+        }
+        if header.uuid != sb.s_uuid {
+            return Err(damaged("it is for another volume".into()));
         }
         let files = header.lanes.iter().rev().take(header.file_lanes.into());
         let bytes = |lane: &LaneHeader| (lane.end - lane.first) * u64::from(header.block_size);
@@ -91,8 +97,8 @@ impl StetLog {
     }
 
     /// Makes an empty log in the area of an empty jbd2 log with superblock `sb`, durably. From then
-    /// on other programs refuse the volume, until the log is retired. Its lanes for records of
-    /// files are in `region`, if there is one.
+    /// on other programs refuse the volume, until the log is retired. The lanes for records of
+    /// files are in `region`, if it is given.
     ///
     /// # Errors
     /// The device's and the region's; `Unsupported` if the area is too small for the lanes;
@@ -155,7 +161,7 @@ impl StetLog {
         if canary.region_late && !in_region {
             records = region.map(take).transpose()?;
         }
-        // The log names the region by now.
+        // The log names the region now.
         records.iter().try_for_each(|records| records.begin())?;
         Ok(StetLog {
             area,
@@ -167,13 +173,13 @@ impl StetLog {
         })
     }
 
-    /// The header as it was read.
+    /// The header, as it was read or made.
     pub fn header(&self) -> &LogHeader {
         &self.header
     }
 
-    /// The policies for this log. `options` say how it is written, and `barrier` whether with
-    /// barriers; lanes are those it has.
+    /// The policies for this log. `options` give the way it is written, and `barrier` whether that
+    /// is with barriers. The lanes are those that the log has.
     pub fn scheme(&self, options: &StetOptions, barrier: bool) -> Scheme {
         let shared = SharedHeader::new(self.area.clone(), self.header.clone());
         let all = count16(self.header.lanes.len());
@@ -220,7 +226,7 @@ impl StetLog {
     }
 }
 
-/// The StetFS log.
+/// The log format of StetFS.
 pub struct StetFormat;
 
 impl LogFormat for StetFormat {
@@ -264,7 +270,7 @@ impl OpenLog for StetLog {
         }
     }
 
-    /// It always is: the superblock has to be a plain one again.
+    /// Always true: recovery has to restore the plain jbd2 superblock.
     fn is_dirty(&self) -> bool {
         true
     }
@@ -282,7 +288,7 @@ impl OpenLog for StetLog {
             }
             RegionSource::None => return Err(RegionError::NotNamed.into()),
             RegionSource::GivenUp => {
-                tracing::warn!("what was synced is given up with the region that it is in");
+                tracing::warn!("the region is given up: data synced to it is lost");
                 None
             }
             RegionSource::Open(region) => {
@@ -290,7 +296,7 @@ impl OpenLog for StetLog {
                 let records = records.map_err(|e| self.lost(e))?;
                 let lane = self.header.lanes.first().map(|lane| lane.first..lane.end);
                 if self.header.in_region && records.log_lines() != lane {
-                    let why = "its log is not where the volume says".into();
+                    let why = "its log is not at the place that the volume's header names".into();
                     return Err(RegionError::LogLost(why).into());
                 }
                 Some(Arc::new(records))
@@ -323,7 +329,7 @@ impl OpenLog for StetLog {
     }
 }
 
-/// Cuts the area into the lanes that `options` ask for.
+/// Divides an area into the lanes that `options` ask for.
 fn cut_area(
     area: &LogArea,
     sb: &JournalSuperblock,
@@ -333,7 +339,7 @@ fn cut_area(
 ) -> Result<Vec<LaneHeader>> {
     let size = area.block_size();
     let first = copy_at(1, size) + copy_blocks(size);
-    // What fast commits use lies behind the ring, and stays.
+    // The fast-commit blocks behind the ring stay unused.
     let end = u64::from(sb.ring_end()).min(area.blocks());
     let codec = StetCodec {
         block_size: size,
@@ -365,14 +371,14 @@ fn take(
     made.map(Arc::new)
 }
 
-/// Writes a new log's header, and then a superblock that says it is there, each durably. Returns
-/// both as they are written.
+/// Writes a new log's header, and then a superblock that announces it, each durably. Returns both
+/// as written.
 fn write_first(
     area: &LogArea,
     header: LogHeader,
     sb: JournalSuperblock,
 ) -> Result<(LogHeader, JournalSuperblock)> {
-    // An older log's copies must not outrank this one's: both are written.
+    // Both copies are written, because those of an older log must not outrank them.
     write_copy(area, &header, true)?;
     let header = LogHeader {
         generation: 2,
@@ -393,7 +399,8 @@ fn damaged(detail: String) -> crate::JournalError {
     .into()
 }
 
-/// 64 bits that no log had before: keyed from the operating system's randomness.
+/// A new epoch: 64 random bits from the operating system's randomness, so that no older log has the
+/// same.
 fn fresh_epoch() -> u64 {
     let mut hasher = RandomState::new().build_hasher();
     hasher.write_u32(std::process::id());

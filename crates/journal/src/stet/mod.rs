@@ -1,5 +1,5 @@
-//! The StetFS log: lanes of frames that prove themselves, one flush a commit
-//! (`docs/format/stet.md`).
+//! The StetFS log: lanes of frames, each of which proves itself by checksums, and one flush a
+//! commit (`docs/format/stet.md`).
 
 mod codec;
 mod compress;

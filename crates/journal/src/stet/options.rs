@@ -1,31 +1,31 @@
-//! How a StetFS log is made.
+//! The options of a StetFS log.
 
 use super::compress::Compression;
 use super::trim::Trim;
 
-/// How a log is made.
+/// The options with which a log is made and written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StetOptions {
-    /// Lanes.
+    /// The number of lanes of transactions.
     pub lanes: u16,
-    /// How chunks are compressed.
+    /// The compression of chunks.
     pub compression: Compression,
-    /// Raw bytes of a chunk.
+    /// The size of a chunk before compression, in bytes.
     pub chunk: u32,
-    /// What is done with log space that checkpoints free.
+    /// The treatment of log space that checkpoints free.
     pub trim: Trim,
-    /// Lanes for file-level records, beside the others; 0: files are synced by transactions.
+    /// The number of further lanes, for records of files; 0 if files are synced by transactions.
     pub file_lanes: u16,
-    /// Blocks that a transaction of each lane must be able to hold, where there are several; else
-    /// the log is refused.
+    /// The blocks that a transaction of each lane must be able to hold if there are several lanes;
+    /// otherwise the log is refused.
     pub least: u64,
-    /// Blocks of the largest transaction: one of several lanes must be able to hold it if the log
-    /// in one piece is.
+    /// The blocks of the largest transaction: one of several lanes must be able to hold it if a
+    /// single lane of the whole log is.
     pub most: u64,
-    /// The number of lanes was nobody's wish: there are fewer, so that each can hold the largest
-    /// transaction.
+    /// Whether the user did not ask for this number of lanes. There may then be fewer, so that each
+    /// can hold the largest transaction.
     pub fewer: bool,
-    /// Transactions are in a region, as what changed in units of so many bytes.
+    /// The unit of logged changes, in bytes, if transactions are in a region.
     pub changes: Option<usize>,
 }
 

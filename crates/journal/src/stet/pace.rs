@@ -1,4 +1,4 @@
-//! How fast the device and the codecs are, measured at work, and which codec pays then
+//! The measured speeds of the device and the codecs, and the choice of a codec by them
 //! (`compress=auto`).
 
 use std::time::Duration;
@@ -12,14 +12,15 @@ use stetfs_sync::plain::{
 
 use crate::stats::nanos;
 
-/// Of so many choices against a codec one is made all the same, so that its speed stays known.
+/// The number of choices of which one takes a codec whatever it costs (LZ4 and Zstandard in turn),
+/// so that its speed stays known.
 const LOOK_AGAIN: u64 = 64;
-/// Weight of what was measured so far when a new measurement comes.
+/// The weight of earlier measurements against a new one.
 const KEEP: f64 = 0.97;
-/// What Zstandard leaves of what LZ4 leaves, as long as nobody knows better.
+/// The assumed ratio of Zstandard's output to LZ4's.
 const ZSTD_LEAVES: f64 = 0.8;
 
-/// Measured speeds. Times are in nanoseconds, sizes in bytes.
+/// The measured speeds. Times are in nanoseconds, sizes in bytes.
 pub struct Pace {
     device: Mutex<Line>,
     lz4: Codec,
@@ -27,7 +28,7 @@ pub struct Pace {
     choices: AtomicU64,
 }
 
-/// Nanoseconds a byte, as bits of an `f64`.
+/// The speed of a codec: nanoseconds per byte, as the bits of an `f64`.
 struct Codec {
     per_byte: AtomicU64,
 }
@@ -45,14 +46,14 @@ impl Codec {
 
     fn measured(&self, bytes: usize, time: Duration) {
         let now = approx(nanos(time)) / approx(bytes.max(1) as u64);
-        // One that was interrupted is no measure of the codec.
+        // A time with an interruption in it does not measure the codec, so outliers are capped.
         let now = now.min(self.per_byte() * 4.0);
         let mean = self.per_byte() * 0.9 + now * 0.1;
         self.per_byte.store(mean.to_bits(), Ordering::Relaxed);
     }
 }
 
-/// A line through (bytes, nanoseconds) of writes: old ones fade.
+/// A line fitted through (bytes, nanoseconds) of writes; old ones lose weight.
 #[derive(Default)]
 struct Line {
     weight: f64,
@@ -75,7 +76,7 @@ impl Line {
         }
     }
 
-    /// Its slope; none while the writes were all about as long.
+    /// The slope of the line; none while all writes have about the same size.
     fn slope(&self) -> Option<f64> {
         let spread = self.weight * self.xx - self.x * self.x;
         let far = spread > 0.01 * self.weight * self.xx && self.weight > 3.0;
@@ -95,12 +96,12 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// A write of so many bytes in one batch took so long.
+    /// Notes that a write of so many bytes in one batch took `time`.
     pub fn wrote(&self, bytes: u64, time: Duration) {
         self.device.lock().add(approx(bytes), approx(nanos(time)));
     }
 
-    /// Compressing so many bytes took so long.
+    /// Notes that compressing so many bytes took `time`.
     pub(super) fn compressed(&self, how: Stored, bytes: usize, time: Duration) {
         match how {
             Stored::Raw => {}
@@ -109,8 +110,8 @@ impl Pace {
         }
     }
 
-    /// What makes a chunk durable first: writing it as it is, or compressing it and writing less.
-    /// `leaves`: the part of it that LZ4 leaves.
+    /// The form in which a chunk is durable first: raw, or compressed and so shorter to write.
+    /// `leaves` is the part of it that LZ4 leaves.
     pub(super) fn choose(&self, leaves: f64) -> Stored {
         let Some(device) = self.device.lock().slope() else {
             return Stored::Lz4;
@@ -132,7 +133,7 @@ impl Pace {
         }
     }
 
-    /// For people.
+    /// The speeds as text for people.
     pub(super) fn note(&self) -> String {
         let device = match self.device.lock().slope() {
             Some(slope) => format!("{slope:.2}"),
@@ -178,7 +179,7 @@ mod tests {
         assert_eq!(most(&pace(0.3), 0.5), Stored::Raw);
         assert_eq!(most(&pace(10.0), 0.5), Stored::Lz4);
         assert_eq!(most(&pace(100.0), 0.5), Stored::Zstd);
-        // What does not shrink is left alone everywhere.
+        // Data that does not shrink is stored raw everywhere.
         assert_eq!(most(&pace(10.0), 0.99), Stored::Raw);
         let note = pace(10.0).note();
         assert!(note.contains("device 10.0"), "{note}");

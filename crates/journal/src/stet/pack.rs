@@ -1,4 +1,4 @@
-//! Chunks packed by several threads, and handed on in order as they become ready.
+//! The packing of chunks by several threads, which delivers them in order as they become ready.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,17 +10,17 @@ use super::compress::{Compression, Packed, pack_one};
 use super::pace::Pace;
 use crate::error::Result;
 
-/// Chunks below this total (bytes) are packed by the calling thread alone: starting threads costs
-/// more.
+/// The total size in bytes below which the calling thread packs all chunks alone, because starting
+/// threads would cost more.
 const ALONE: usize = 256 << 10;
-/// Threads at most.
+/// The most threads.
 const THREADS: usize = 4;
 
-/// Packs each group of images; `take` gets the chunks in order, in the calling thread, while later
+/// Packs each group of images. `take` gets the chunks in order, in the calling thread, while later
 /// ones are still being packed.
 ///
 /// # Errors
-/// `take`'s.
+/// The errors of `take`.
 pub(super) fn pack(
     how: Compression,
     pace: &Pace,
@@ -45,7 +45,7 @@ pub(super) fn pack(
                 loop {
                     let i = next.fetch_add(1, Ordering::Relaxed);
                     let Some(group) = groups.get(i) else { break };
-                    // Nobody takes any more after an error.
+                    // After an error no chunk is taken any more.
                     if send.send((i, pack_one(how, pace, group))).is_err() {
                         break;
                     }
@@ -61,7 +61,7 @@ pub(super) fn pack(
                 }
                 match ready.recv() {
                     Ok((j, packed)) => drop(early.insert(j, packed)),
-                    // The thread that had it died: it stays as it is.
+                    // The thread that packed it has died: the chunk is stored raw.
                     Err(_) => break pack_one(Compression::None, pace, group),
                 }
             };

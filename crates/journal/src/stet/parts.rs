@@ -1,6 +1,6 @@
-//! What journals with the StetFS log are made of.
+//! The registration of the parts and presets with the StetFS log.
 
-// What registers itself is put into a section of its own, which linkme sees to.
+// Registered parts are placed in a linker section by linkme, which takes `unsafe` code.
 #![allow(unsafe_code)]
 
 use super::compress::Compression;
@@ -46,11 +46,11 @@ static CODEC: Part = Part {
 #[linkme::distributed_slice(PARTS)]
 static CHANGES: Part = Part {
     name: "changes",
-    help: "what changed of each block, not all of it; other programs refuse the volume as with frames",
+    help: "logs only the changes of each block; other programs refuse the volume as with frames",
     options: &[OptionDef {
         name: "unit",
         values: "8|64|256|block",
-        help: "bytes of which changes are logged whole: a word, a line, an inode, a block (8)",
+        help: "granularity of logged changes in bytes: a word, a line, an inode, a block (8)",
         check: |value| one_of(&["8", "64", "256", "block"], value),
     }],
     offers: Ability::RECORDS.union(Ability::CHANGES),
@@ -71,11 +71,11 @@ static REGION: Part = Part {
 #[linkme::distributed_slice(PARTS)]
 static FILE: Part = Part {
     name: "file",
-    help: "a record of its own, so that a sync waits for nobody",
+    help: "a record of the file, so that a sync waits for no other",
     options: &[OptionDef {
         name: "records",
         values: "N",
-        help: "lanes for such records (the processors, at most 8)",
+        help: "lanes for file records (the processors, at most 8)",
         check: |value| between(1, 64, value),
     }],
     offers: Ability::empty(),
@@ -119,7 +119,8 @@ static STET_DEF: PresetDef = PresetDef {
 #[linkme::distributed_slice(PRESETS)]
 static NVM_DEF: PresetDef = PresetDef {
     name: "nvm",
-    help: "as ijournal, with all of the log in persistent memory (nvm=PATH), by what changed of each block",
+    help: "as ijournal, with the whole log in persistent memory (nvm=PATH): only the changes of \
+         each block",
     rank: 80,
     set: &[
         ("data", "ordered"),
@@ -135,21 +136,21 @@ pub const LDJ: Preset = Preset(&LDJ_DEF);
 /// The StetFS log, ordered data, and a record of its own for each file that is synced (iJournaling,
 /// ATC 2017).
 pub const IJOURNAL: Preset = Preset(&IJOURNAL_DEF);
-/// LDJ's log with iJournaling's records: one write and one flush for a synced file, whole, whatever
-/// others write.
+/// LDJ's log with iJournaling's records: a synced file takes one write and one flush, whatever
+/// other threads write.
 pub const STET: Preset = Preset(&STET_DEF);
 /// Transactions as changed bytes, and records of files, both in persistent memory (after Han, KCA
 /// 2020).
 pub const NVM: Preset = Preset(&NVM_DEF);
 
-/// Blocks that the largest of the usual operations on names changes: making a directory where two
-/// blocks of its parent's index are split.
+/// The blocks that the largest of the usual operations on names changes: making a directory when
+/// two blocks of the parent's index are split.
 const OPERATION: u64 = 82;
-/// Bytes that one write changes at once: where they go through the log, too, some lane holds them
-/// whole.
+/// The bytes that one write changes at once. If data goes through the log, one lane must hold all
+/// of them.
 const WRITE: u64 = 1 << 20;
 
-/// Lanes for file-level records: one per processor, up to this.
+/// The most lanes for records of files by default; up to that there is one per processor.
 const RECORD_LANES: u16 = 8;
 
 fn record_lanes() -> u16 {
@@ -157,13 +158,13 @@ fn record_lanes() -> u16 {
 }
 
 impl StetOptions {
-    /// What a composition says of the log, in blocks of `block` bytes.
+    /// The options of a composition for a log in blocks of `block` bytes.
     pub fn of(journal: &Composition, block: u32) -> StetOptions {
         let defaults = StetOptions::default();
         let number = |option| journal.number(option).and_then(|n| u16::try_from(n).ok());
         let ordering = journal.ordering();
         let written = match journal.data() {
-            // It may begin and end within a block.
+            // A write may begin and end within a block.
             DataMode::Journal | DataMode::Overwrites => WRITE / u64::from(block.max(1)) + 1,
             DataMode::Ordered | DataMode::Writeback => 0,
         };
@@ -187,7 +188,7 @@ impl StetOptions {
     }
 }
 
-/// Bytes of a unit in which changes are logged, of blocks of `block` bytes.
+/// The unit of logged changes, in bytes, for blocks of `block` bytes.
 fn change_unit(journal: &Composition, block: u32) -> usize {
     match journal.value("unit") {
         Some("block") => block as usize,

@@ -1,4 +1,4 @@
-//! The payload of a frame while its chunks come in one after the other.
+//! The payload of a frame, built while its chunks arrive one after the other.
 
 use std::sync::Arc;
 
@@ -8,24 +8,24 @@ use stetfs_ondisk::num::{count32, to_usize};
 use crate::error::Result;
 use crate::policy::Early;
 
-/// Bytes that are worth a write of their own while later chunks are still being packed.
+/// The number of bytes that are worth a write of their own while later chunks are being packed.
 const EARLY: usize = 1 << 20;
 
-/// Whole blocks of the payload, and the beginning of the next.
+/// The complete blocks of a payload that are not written yet, and the beginning of the next block.
 pub(super) struct Payload {
     size: usize,
-    /// Where `ready` begins, log blocks from the start of the frame.
+    /// The position of the first of `ready`, in log blocks from the start of the frame.
     at: u64,
     ready: Vec<PageRef>,
-    /// Blocks that went out.
+    /// The number of blocks that were written early.
     sent: u64,
     begun: Vec<u8>,
-    /// Where each image stands verbatim, log blocks from the start of the frame.
+    /// The position of each image, in log blocks from the start of the frame; none if it is packed.
     places: Vec<Option<u32>>,
 }
 
 impl Payload {
-    /// Of a frame whose head takes `head` blocks of `size` bytes.
+    /// The payload of a frame whose head takes `head` blocks of `size` bytes.
     pub(super) fn new(size: usize, head: u64) -> Payload {
         Payload {
             size: size.max(1),
@@ -37,7 +37,7 @@ impl Payload {
         }
     }
 
-    /// A chunk of so many images, packed.
+    /// Adds a packed chunk of `images` images.
     pub(super) fn packed(&mut self, bytes: &[u8], images: usize) {
         self.begun.extend_from_slice(bytes);
         let whole = self.begun.len() / self.size * self.size;
@@ -49,8 +49,7 @@ impl Payload {
         self.places.resize(self.places.len() + images, None);
     }
 
-    /// A chunk stored as it is, from the next block boundary on
-    /// (`stetfs_ondisk::stet::frame::place`).
+    /// Adds a raw chunk, from the next block boundary on (`stetfs_ondisk::stet::frame::place`).
     pub(super) fn verbatim(&mut self, images: &[PageRef]) {
         self.fill();
         for image in images {
@@ -60,7 +59,7 @@ impl Payload {
         }
     }
 
-    /// Ends the block that was begun.
+    /// Completes a begun block with zeroes.
     fn fill(&mut self) {
         if !self.begun.is_empty() {
             self.ready
@@ -69,10 +68,10 @@ impl Payload {
         }
     }
 
-    /// Lets the whole blocks go out, if they are many.
+    /// Writes the complete blocks early, if there are many.
     ///
     /// # Errors
-    /// `early`'s.
+    /// The errors of `early`.
     pub(super) fn send(&mut self, early: &mut Early<'_>) -> Result<()> {
         if self.ready.len() * self.size >= EARLY {
             early(self.at, &self.ready)?;
@@ -83,8 +82,8 @@ impl Payload {
         Ok(())
     }
 
-    /// The blocks that are left, how many went out before them, and where each image stands
-    /// verbatim.
+    /// The blocks that are left, the number of those written before, and the position of each
+    /// verbatim image.
     pub(super) fn finish(mut self) -> (Vec<PageRef>, u64, Vec<Option<u32>>) {
         self.fill();
         (self.ready, self.sent, self.places)
@@ -119,7 +118,7 @@ mod tests {
         assert!(sent >= 1024, "nothing went out early");
         rest.iter().for_each(|b| log.extend_from_slice(b));
         assert_eq!(log.get(..1400), Some(&[[1; 700], [2; 700]].concat()[..]));
-        // Verbatim images wait for the boundary, packed ones do not.
+        // Verbatim images start on a block boundary; packed ones do not.
         assert_eq!(
             places.get(..7),
             Some(&[None, None, None, None, Some(4), Some(5), None][..])

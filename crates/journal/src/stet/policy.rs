@@ -1,4 +1,4 @@
-//! What the journal asks of the StetFS log's codec.
+//! The codec policy for the StetFS log.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ impl Codec for StetCodec {
             record: 0,
         }
         .head_blocks(self.size());
-        // What is stored as it is begins on a block boundary: a block may stay unfilled before each
+        // A raw chunk begins on a block boundary, so a block may stay partly empty before each
         // chunk.
         head as u64 + images + chunks as u64
     }

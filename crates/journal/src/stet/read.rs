@@ -1,4 +1,4 @@
-//! Reading single frames: their heads, and images out of their chunks.
+//! The reading of single frames: their heads, and images from their chunks.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -16,27 +16,18 @@ use super::compress::unpack;
 use crate::error::{Result, lost};
 use crate::policy::{ImageRef, Medium};
 
-/// Threads that unpack chunks, at most …
+/// The most threads that unpack chunks.
 const THREADS: usize = 8;
-/// … and bytes of what they unpack at a time, and of what waits for them: fewer threads where
-/// chunks are long.
+/// The most memory for reading, in bytes: unpacked chunks, and pieces that wait for the threads. If
+/// chunks are long there are fewer threads.
 const MEMORY: u64 = 64 << 20;
 
-/// Chunks are read together up to so many bytes …
+/// The most bytes of chunks that are read together.
 const PIECE: u64 = 2 << 20;
-/// … and what lies between them with them, up to so many: another request would take longer.
+/// The most bytes between two chunks that are read together: a second request would take longer.
 const GAP: u64 = 64 << 10;
 
-/// The bytes of some pages, one after the other.
-pub(super) fn joined(pages: &[PageRef]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(pages.iter().map(|p| p.len()).sum());
-    for page in pages {
-        bytes.extend_from_slice(page);
-    }
-    bytes
-}
-
-/// What is wrong with a frame.
+/// The error for a damaged frame.
 pub(super) fn corrupt(at: u64, frame: &Frame, what: String) -> OnDiskError {
     OnDiskError::Corrupt {
         what: "StetFS log frame",
@@ -48,7 +39,7 @@ pub(super) fn corrupt(at: u64, frame: &Frame, what: String) -> OnDiskError {
 }
 
 impl StetCodec {
-    /// The head and table in these blocks, proven.
+    /// The frame whose head and table are in these blocks, after a check of their checksum.
     pub(super) fn head(&self, bytes: &[u8]) -> OnDiskResult<Frame> {
         if self.canary.skip_checksums {
             frame::decode_unproven(bytes, self.size())
@@ -57,18 +48,18 @@ impl StetCodec {
         }
     }
 
-    /// Reads and proves the head of the frame at `at`.
+    /// Reads and checks the head of the frame at `at`.
     fn read_head(&self, log: &dyn Medium, at: u64) -> Result<Frame> {
-        let mut bytes = joined(&log.read(at, 1)?);
+        let mut bytes = Vec::new();
+        log.read_bytes(at, 1, &mut bytes)?;
         let glance = frame::glance(&bytes, log.capacity())?;
         if glance.head_blocks > 1 {
-            let rest = log.read(log.advance(at, 1), glance.head_blocks - 1)?;
-            bytes.extend(joined(&rest));
+            log.read_bytes(log.advance(at, 1), glance.head_blocks - 1, &mut bytes)?;
         }
         Ok(self.head(&bytes)?)
     }
 
-    /// Whether a chunk's stored bytes are those that were written.
+    /// Whether a chunk's stored bytes match its checksum.
     pub(super) fn chunk_is_whole(&self, frame: &Frame, index: usize, stored: &[u8]) -> bool {
         self.canary.skip_checksums
             || frame
@@ -88,41 +79,42 @@ impl StetCodec {
         let size = self.size() as u64;
         let (first, skip) = (place / size, to_usize(place % size));
         let count = (skip as u64 + u64::from(len)).div_ceil(size);
-        let mut bytes = joined(&log.read(log.advance(at, first), count)?);
+        let mut bytes = Vec::new();
+        log.read_bytes(log.advance(at, first), count, &mut bytes)?;
         bytes.drain(..skip.min(bytes.len()));
         bytes.truncate(len as usize);
         Ok(bytes)
     }
 }
 
-/// A frame's head, and where its chunks are ([`Frame::places`]).
+/// A frame's head, and the positions of its chunks ([`Frame::places`]).
 struct Head {
     frame: Frame,
     places: Vec<u64>,
 }
 
-/// A chunk of which images are wanted.
+/// A chunk with wanted images.
 struct Wanted<'f> {
     frame: &'f Frame,
-    /// Log block of the frame.
+    /// The log block of the frame.
     at: u64,
     index: usize,
-    /// Bytes from the start of its piece.
+    /// The position in the piece, in bytes.
     skip: usize,
-    /// Images in it, and where they go in the answer.
+    /// The images wanted from it, each with its index in the answer.
     images: Vec<(u32, usize)>,
 }
 
 /// Chunks that are read together.
 struct Piece<'f> {
-    /// First log block.
+    /// The first log block.
     at: u64,
     blocks: u64,
     chunks: Vec<Wanted<'f>>,
 }
 
 impl StetCodec {
-    /// The wanted images of a piece, by their place in the answer.
+    /// The wanted images of a piece, each with its index in the answer.
     fn unpack(&self, bytes: &[u8], piece: &Piece<'_>) -> Result<Vec<(usize, PageRef)>> {
         let mut out = Vec::new();
         for wanted in &piece.chunks {
@@ -150,7 +142,7 @@ impl StetCodec {
         Ok(out)
     }
 
-    /// The chunks of these images, in the order of the log, near ones together.
+    /// The chunks of these images, in the order of the log; chunks close together become one piece.
     fn pieces<'f>(
         &self,
         log: &dyn Medium,
@@ -205,11 +197,11 @@ impl StetCodec {
     }
 }
 
-/// Reads images: the log in its order by the calling thread, while others prove and unpack what was
-/// read.
+/// Reads images. The calling thread reads the log in its order, while other threads check and
+/// unpack what was read.
 ///
 /// # Errors
-/// The device's; `Corrupt` for a frame that does not prove itself any more.
+/// The device's; `Corrupt` for a frame that fails its check now.
 pub(super) fn images(
     codec: &StetCodec,
     log: &dyn Medium,
@@ -225,9 +217,11 @@ pub(super) fn images(
     }
     let pieces = codec.pieces(log, &heads, refs)?;
     let read = |piece: &Piece<'_>| {
-        Ok::<_, crate::JournalError>(joined(&log.read(piece.at, piece.blocks)?))
+        let mut bytes = Vec::new();
+        log.read_bytes(piece.at, piece.blocks, &mut bytes)?;
+        Ok::<_, crate::JournalError>(bytes)
     };
-    // A thread has a piece and what it unpacks of it, while another piece waits for it.
+    // A thread holds a piece and what it unpacks from it, while another piece waits for it.
     let longest = pieces.iter().map(|piece| {
         let chunk = |wanted: &Wanted<'_>| wanted.frame.chunks.get(wanted.index).map(|c| c.raw);
         let raw = piece.chunks.iter().filter_map(chunk).max().unwrap_or(0);
@@ -256,10 +250,11 @@ pub(super) fn images(
     Ok(found.into_iter().map(|(_, page)| page).collect())
 }
 
-/// Pieces read by the calling thread, in their order, and proven and unpacked by `threads` others.
+/// Reads the pieces in the calling thread, in their order, and has `threads` others check and
+/// unpack them.
 ///
 /// # Errors
-/// Those of `read`, and of frames.
+/// The errors of `read`; `Corrupt` for a damaged frame.
 fn unpack_beside(
     codec: &StetCodec,
     pieces: &[Piece<'_>],
@@ -286,7 +281,7 @@ fn unpack_beside(
         for piece in pieces {
             match read(piece) {
                 Ok(bytes) => {
-                    // No worker is left: their errors tell why.
+                    // All workers have ended; their errors say why.
                     if send.send((bytes, piece)).is_err() {
                         break;
                     }
@@ -300,7 +295,7 @@ fn unpack_beside(
         drop(send);
         for worker in workers {
             found.extend(worker.join().map_err(|_| {
-                crate::JournalError::Aborted("a thread that unpacks the log died".into())
+                crate::JournalError::Aborted("a thread that decompresses the log panicked".into())
             })??);
         }
         result.map(|()| found)

@@ -1,4 +1,4 @@
-//! A lane of the StetFS log, and the header that all lanes share.
+//! The medium policy for a lane of the StetFS log, and the header that all lanes share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::ids::{Lane, Stamp};
 use crate::jbd2::LogArea;
 use crate::policy::{Encoded, LogTail, Medium, Place};
 
-/// The header, in memory as on the device.
+/// The header, in memory and on the device.
 pub(super) struct SharedHeader {
     area: LogArea,
     header: Mutex<LogHeader>,
@@ -29,7 +29,7 @@ impl SharedHeader {
         })
     }
 
-    /// Writes a changed header over the older copy, durably.
+    /// Changes the header and writes it over the older copy, durably with `barrier`.
     pub(super) fn change(&self, barrier: bool, change: impl FnOnce(&mut LogHeader)) -> Result<()> {
         let mut header = self.header.lock();
         let mut next = header.clone();
@@ -45,7 +45,7 @@ impl SharedHeader {
     }
 }
 
-/// Writes a header to the copy of its generation.
+/// Writes a header to the copy for its generation, durably with `barrier`.
 pub(super) fn write_copy(area: &LogArea, header: &LogHeader, barrier: bool) -> Result<()> {
     let page = Page::padded(COPY_BYTES, &header.encode());
     let size = area.block_size() as usize;
@@ -62,7 +62,7 @@ pub(super) fn write_copy(area: &LogArea, header: &LogHeader, barrier: bool) -> R
     Ok(())
 }
 
-/// A lane: a ring of log blocks whose frames prove themselves.
+/// A lane: a ring of log blocks, whose frames prove themselves by checksums.
 pub struct StetRing {
     shared: Arc<SharedHeader>,
     lane: Lane,
@@ -70,15 +70,15 @@ pub struct StetRing {
     end: u64,
     pace: Arc<Pace>,
     trim: Trim,
-    /// The first lane has them.
+    /// The superblocks for block 0; only the first lane has them.
     marks: Option<Marks>,
 }
 
-/// What is written to block 0.
+/// The two jbd2 superblocks that block 0 may have.
 pub(super) struct Marks {
-    /// When the use of the log ends: others may have the volume.
+    /// The superblock after the use of the log: other programs may use the volume.
     pub(super) plain: Page,
-    /// When it goes on.
+    /// The superblock during the use of the log.
     pub(super) in_use: Page,
 }
 
@@ -113,7 +113,7 @@ impl StetRing {
         &self.shared.area
     }
 
-    /// Writes block 0, durably.
+    /// Writes a superblock to block 0, durably.
     fn mark(&self, page: &Page) -> Result<()> {
         let write = [Write::new(self.area().offset(0)?, page)];
         Ok(self.area().device().write_batch_flush(&write)?)
@@ -206,6 +206,16 @@ impl Medium for StetRing {
 
     fn read(&self, at: u64, count: u64) -> Result<Vec<PageRef>> {
         self.area().read((0..count).map(|i| self.advance(at, i)))
+    }
+
+    fn read_bytes(&self, at: u64, count: u64, to: &mut Vec<u8>) -> Result<()> {
+        let (mut runs, mut at, mut left) = (Vec::new(), at, count);
+        while left > 0 {
+            let run = left.min(self.end() - at);
+            runs.push(at..at + run);
+            (at, left) = (self.advance(at, run), left - run);
+        }
+        self.area().read_bytes(&runs, to)
     }
 
     fn retire(&self) -> Result<()> {

@@ -1,30 +1,30 @@
-//! Finding the frames of a lane.
+//! The scan of a lane for its frames.
 //!
-//! A frame is written when the one before it is durable. So all but the last frame of a lane were
-//! whole once, and their heads are enough to find them; what is read of their chunks is proven
-//! then. Of the last one everything is proven.
+//! A frame is written when the one before it is durable. So all frames of a lane but the last were
+//! complete once, and their heads are enough to find them; their chunks are checked when they are
+//! read. The last frame is checked as a whole.
 
 use stetfs_ondisk::num::to_usize;
 use stetfs_ondisk::stet::frame::{self, Frame};
 
 use super::codec::StetCodec;
-use super::read::{corrupt, joined};
+use super::read::corrupt;
 use crate::error::Result;
 use crate::ids::{CommitPoint, Lane, TxId};
 use crate::policy::{EndReason, LogTail, Medium, Scan, ScannedTx};
 
-/// Bytes read at a place that does not follow what was read before; each further piece is twice as
-/// long …
+/// The bytes of the first piece, read at a new place. Each further piece is twice as long, up to
+/// [`PIECE`].
 const FIRST: u64 = 64 << 10;
-/// … up to this.
+/// The bytes of the longest piece.
 const PIECE: u64 = 4 << 20;
-/// A frame above this is proven chunk by chunk instead of in one piece, bytes.
+/// The size in bytes above which a frame is checked chunk by chunk instead of in one piece.
 const LARGE: u64 = 64 << 20;
-/// So far behind the end a frame is sought that proves that the end is damage, bytes: as far as the
-/// longest frame of a journal with the default memory reaches.
+/// The distance behind the end, in bytes, within which a later frame is sought, which would prove
+/// that the end is damage. It is as long as the longest frame of a journal with the default memory.
 const LOOK_BEHIND: u64 = 17 << 20;
 
-/// Reads the log from its tail to where it ends.
+/// Reads the log from its tail to its end.
 ///
 /// # Errors
 /// The device's.
@@ -34,7 +34,7 @@ pub(super) fn scan(
     tail: LogTail,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Scan> {
-    // The first frame of an empty lane goes to its start.
+    // The first frame of an empty lane is written to its start.
     let start = tail.at.unwrap_or(log.first());
     let window = Window {
         log,
@@ -56,7 +56,8 @@ pub(super) fn scan(
             txs: Vec::new(),
             end: found.map_or(EndReason::Empty, |seq| {
                 EndReason::Lost(format!(
-                    "the header says that lane {} is empty, but frame {seq} stands in it: its newer copy is damaged",
+                    "the header says that lane {} is empty, but the lane holds frame {seq}: the \
+                     header's newer copy is damaged",
                     log.lane().0
                 ))
             }),
@@ -66,21 +67,22 @@ pub(super) fn scan(
     scanner.run(tail.seq, progress)
 }
 
-/// A part of the lane in memory.
+/// A part of a lane, in memory.
 struct Window<'a> {
     log: &'a dyn Medium,
     start: u64,
-    /// Bytes in a block.
+    /// The size of a block, in bytes.
     size: usize,
-    /// Blocks from the tail.
+    /// The first block, counted from the tail.
     first: u64,
     bytes: Vec<u8>,
-    /// Blocks of the last piece that was read.
+    /// The number of blocks of the last piece that was read.
     piece: u64,
 }
 
 impl Window<'_> {
-    /// So many blocks, `distance` blocks after the tail; fewer where the lane has been once round.
+    /// The bytes of `blocks` blocks, `distance` blocks after the tail; fewer if the lane ends
+    /// before.
     fn get(&mut self, distance: u64, blocks: u64) -> Result<&[u8]> {
         let size = self.size as u64;
         let end = self.first + self.bytes.len() as u64 / size;
@@ -107,7 +109,7 @@ impl Window<'_> {
             .max(1);
             let count = self.piece.max(wanted - have).min(left);
             let at = self.log.advance(self.start, have);
-            self.bytes.extend(joined(&self.log.read(at, count)?));
+            self.log.read_bytes(at, count, &mut self.bytes)?;
         }
         let from = to_usize(distance - self.first) * self.size;
         let to = (from + to_usize(blocks) * self.size).min(self.bytes.len());
@@ -115,7 +117,7 @@ impl Window<'_> {
     }
 }
 
-/// A frame whose head is proven: how far behind the tail it is, and its length, in blocks.
+/// A frame whose head was checked: its distance from the tail and its length, in blocks.
 struct Found {
     frame: Frame,
     distance: u64,
@@ -161,7 +163,8 @@ impl Scanner<'_> {
         let end = match (&end, self.newer(used, next_seq)?) {
             (EndReason::Torn(why) | EndReason::NoNext(why), Some(newer)) => {
                 EndReason::Lost(format!(
-                    "frame {next_seq} of lane {} was committed, for frame {newer} follows it, but at log block {}: {why}",
+                    "frame {next_seq} of lane {} was committed (frame {newer} follows it), but at \
+                     log block {}: {why}",
                     lane.0,
                     self.log.advance(self.start, used)
                 ))
@@ -171,7 +174,8 @@ impl Scanner<'_> {
         Ok(Scan { txs, end, next_seq })
     }
 
-    /// Proves the head of the frame `distance` blocks after the tail, which must be `seq`.
+    /// Reads and checks the head of the frame `distance` blocks after the tail, which must be
+    /// `seq`.
     fn head(&mut self, distance: u64, seq: u64) -> Result<std::result::Result<Found, EndReason>> {
         let (lane, capacity) = (self.log.lane(), self.log.capacity());
         if distance >= capacity {
@@ -183,12 +187,16 @@ impl Scanner<'_> {
         };
         if (glance.epoch, glance.lane, glance.seq) != (self.codec.epoch, lane.0, seq) {
             return Ok(Err(EndReason::NoNext(format!(
-                "frame {} of lane {}, epoch {:016x}, where frame {seq} of lane {} was to follow",
+                "found frame {} of lane {}, epoch {:016x}, where frame {seq} of lane {} was \
+                 expected",
                 glance.seq, glance.lane, glance.epoch, lane.0
             ))));
         }
         if distance + glance.blocks > capacity {
-            let why = format!("a frame of {} blocks", glance.blocks);
+            let why = format!(
+                "a frame of {} blocks does not fit into the lane",
+                glance.blocks
+            );
             return Ok(Err(EndReason::NoNext(why)));
         }
         let bytes = self.window.get(distance, glance.head_blocks)?;
@@ -202,7 +210,7 @@ impl Scanner<'_> {
         })
     }
 
-    /// Proves the chunks of a frame; else says what is wrong.
+    /// Checks the chunks of a frame; returns what is wrong.
     fn prove(&mut self, found: &Found) -> Result<std::result::Result<(), String>> {
         let (codec, frame) = (self.codec, &found.frame);
         let at = self.log.advance(self.start, found.distance);
@@ -232,8 +240,8 @@ impl Scanner<'_> {
         Ok(Ok(()))
     }
 
-    /// A frame of this lane behind `distance` that proves itself and is newer than `seq`. Such a
-    /// one was written when `seq` was durable, unless it says that there were no barriers.
+    /// The sequence of a frame of this lane behind `distance` that is newer than `seq`. Such a
+    /// frame was written when `seq` was durable; frames written without barriers do not count.
     fn newer(&mut self, distance: u64, seq: u64) -> Result<Option<u64>> {
         let reach = distance + LOOK_BEHIND / self.codec.size() as u64;
         for distance in distance + 1..reach.min(self.log.capacity()) {
@@ -245,11 +253,15 @@ impl Scanner<'_> {
         Ok(None)
     }
 
-    /// The sequence of the frame `distance` blocks after the tail, if its head proves itself, was
-    /// written with barriers, and is `seq` or newer.
+    /// The sequence of the frame `distance` blocks after the tail, if its head passes its check, it
+    /// was written with barriers, and it is `seq` or newer.
     fn newer_at(&mut self, distance: u64, seq: u64) -> Result<Option<u64>> {
         let (lane, capacity) = (self.log.lane(), self.log.capacity());
-        let Ok(glance) = frame::glance(self.window.get(distance, 1)?, capacity) else {
+        let block = self.window.get(distance, 1)?;
+        if !frame::may_begin_in(block) {
+            return Ok(None);
+        }
+        let Ok(glance) = frame::glance(block, capacity) else {
             return Ok(None);
         };
         if self.codec.canary.skip_checksums

@@ -1,4 +1,4 @@
-//! What becomes of log space that checkpoints free (the paper's self-trimming journal).
+//! The treatment of log space that checkpoints free (the self-trimming journal of LDJ).
 
 use std::ops::Range;
 use std::str::FromStr;
@@ -10,16 +10,16 @@ use stetfs_ondisk::num::to_usize;
 use crate::error::Result;
 use crate::jbd2::LogArea;
 
-/// What is done with freed log space (`trim=`). Recovery does not rely on it: frames prove
-/// themselves (LDJ does, dissertation ch. 4).
+/// The treatment of freed log space (`trim=`). Recovery does not rely on it, because frames prove
+/// themselves by checksums (LDJ relies on it, dissertation ch. 4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Trim {
-    /// Nothing: it is overwritten in its turn.
+    /// None: it is overwritten later.
     #[default]
     Off,
-    /// The device is told that it holds nothing.
+    /// The device discards it.
     Discard,
-    /// It is filled with zeros.
+    /// It is overwritten with zeroes.
     Zero,
 }
 
@@ -36,11 +36,11 @@ impl FromStr for Trim {
     }
 }
 
-/// Bytes of zeros written at once.
+/// The number of zero bytes written at once.
 const ZEROS: usize = 1 << 20;
 
 impl Trim {
-    /// Trims log blocks, without a flush. Devices that cannot discard ignore it.
+    /// Trims log blocks, without a flush. Devices without discard ignore it.
     ///
     /// # Errors
     /// The device's.

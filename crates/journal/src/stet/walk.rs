@@ -1,4 +1,4 @@
-//! Reading a StetFS log frame by frame, for people (`stetfs dump journal`).
+//! The walk over a StetFS log, frame by frame, for people (`stetfs dump journal`).
 
 use stetfs_ondisk::stet::record::FileRecord;
 
@@ -7,11 +7,12 @@ use crate::ids::Stamp;
 use crate::jbd2::{Record, RecordKind};
 use crate::policy::{EndReason, RecordLog, Scheme};
 
-/// Visits the frames of each lane from its tail on, [`RecordKind::End`] last. Blocks have
+/// Visits the frames of each lane from its tail on, then the records of files. The last record of a
+/// lane is its end: [`RecordKind::End`], `Damaged` if it is torn, or `Lost`. Blocks have
 /// `block_size` bytes.
 ///
 /// # Errors
-/// The device's.
+/// The device's, and those of `visit`.
 pub(crate) fn walk(
     scheme: &Scheme,
     block_size: u32,
@@ -58,7 +59,7 @@ pub(crate) fn walk(
     }
 }
 
-/// The file-level records above the horizon, by stamp.
+/// Visits the records of files above the horizon, by stamp.
 fn walk_records(
     records: &dyn RecordLog,
     horizon: Stamp,

@@ -1,5 +1,5 @@
-//! A second, trivial scheme: two lanes, and a transaction as one header block that proves itself,
-//! followed by raw images. It exists to show that the seam is one: nothing in the engine knows it.
+//! A second, trivial scheme: two lanes, and a transaction as a header block with a checksum,
+//! followed by raw images. It shows that the engine knows nothing of a particular scheme.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use stetfs_journal::*;
 use super::{BS, LOG};
 
 const MAGIC: u64 = 0x7374_6574_7465_7374;
-/// Words of a header before the block numbers.
+/// The words of a header before the block numbers.
 const HEAD: usize = 8;
 
 thread_local!(static LANE: Cell<u16> = const { Cell::new(0) });
@@ -34,7 +34,7 @@ impl Ordering for ByThread {
     }
 }
 
-/// A ring from block `first` to `end` of the device; its block before `first` holds the tail.
+/// A ring from block `first` to `end` of the device; the block before `first` holds the tail.
 struct Ring {
     device: Arc<dyn BlockDevice>,
     first: u64,

@@ -1,4 +1,4 @@
-//! A volume with lanes that its tests choose.
+//! A volume whose tests choose the lane of each handle.
 
 use std::cell::Cell;
 use std::sync::{Arc, mpsc};
@@ -48,7 +48,7 @@ impl Ordering for Lanes {
 
 pub struct Volume {
     pub device: Arc<MemDevice>,
-    /// What the journal writes comes through here to the device.
+    /// The gate that all writes of the journal pass.
     pub gate: Arc<Gate<Arc<MemDevice>>>,
     /// The device as the journal sees it.
     pub seen: Arc<dyn BlockDevice>,
@@ -163,14 +163,14 @@ impl Volume {
         log.unwrap().scheme(&self.options, true)
     }
 
-    /// What a power cut now leaves, recovered.
+    /// The state after a power cut now, recovered.
     pub fn cut(&self) -> (Arc<dyn BlockDevice>, Recovery) {
         let device: Arc<dyn BlockDevice> = Arc::new(self.device.fork());
         let found = self.recover(&device, RecoveryOptions::default());
         (device, found.unwrap())
     }
 
-    /// What a lane's log holds on a copy of the device.
+    /// The transactions in a lane's log on a copy of the device.
     pub fn scan(&self, device: &Arc<dyn BlockDevice>, lane: usize) -> Vec<ScannedTx> {
         let scheme = self.log(device);
         let medium = &*scheme.media[lane];
@@ -178,7 +178,7 @@ impl Volume {
         scan.unwrap().txs
     }
 
-    /// A copy of the device on which a transaction was not written.
+    /// A copy of the device without the frame of a transaction.
     pub fn without(&self, missing: TxId) -> Arc<dyn BlockDevice> {
         let device: Arc<dyn BlockDevice> = Arc::new(self.device.fork());
         let txs = self.scan(&device, usize::from(missing.lane.0));
@@ -201,7 +201,7 @@ pub fn tx(lane: u16, seq: u64) -> TxId {
     }
 }
 
-/// A commit that was begun; gives its end.
+/// Begins a commit in a thread. The result comes through the channel.
 pub fn committing(
     v: &Volume,
     point: CommitPoint,

@@ -1,4 +1,4 @@
-//! A volume in memory with a log at its start, and two schemes to run it with.
+//! A volume in memory with a log at its start, and the schemes to run it with.
 #![allow(unreachable_pub)]
 
 pub mod frame;
@@ -19,21 +19,21 @@ use stetfs_ondisk::jbd2::{CompatFlags, IncompatFlags, JournalSuperblock};
 use zerocopy::{FromZeros, IntoBytes};
 
 pub const BS: usize = 1024;
-/// Log blocks; the rest of the volume are homes.
+/// The number of log blocks; the rest of the volume is home locations.
 pub const LOG: u64 = 256;
 pub const BLOCKS: u64 = 1024;
 
-/// How a volume is journaled.
+/// The journals of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Jbd2,
     Jbd2NoChecksum,
-    /// Checksum v1, as a kernel mounts with `journal_checksum`.
+    /// Checksum v1, as with the kernel's mount option `journal_checksum`.
     Jbd2V1,
-    /// Checksum v2, as older tools made it; a log of ours is v3.
+    /// Checksum v2, as older tools make it; StetFS makes v3.
     Jbd2V2,
     Jbd2Async,
-    /// Without metadata checksums: v1.
+    /// Without metadata checksums, so with v1.
     Jbd2AsyncV1,
     Frame,
     Stet,
@@ -62,7 +62,7 @@ pub fn area(device: Arc<dyn BlockDevice>) -> LogArea {
     LogArea::new(device, BS as u32, &[(0, LOG)])
 }
 
-/// The superblock of an empty log of so many blocks; without its checksum.
+/// The superblock of an empty log of `blocks` blocks, without its checksum.
 pub fn superblock(block: u32, blocks: u32) -> JournalSuperblock {
     let mut sb = JournalSuperblock::new_zeroed();
     sb.header = BlockHeader {
@@ -154,34 +154,33 @@ pub fn scheme(kind: Kind, device: &Arc<dyn BlockDevice>, canary: Canary, fresh: 
 
 /// Starts a journal on a clean volume.
 pub fn start(kind: Kind, device: Arc<dyn BlockDevice>) -> (Arc<Cache>, Arc<Journal>) {
-    start_with(kind, device, true)
+    let config = JournalConfig {
+        commit_secs: 3600,
+        ..JournalConfig::default()
+    };
+    start_with(kind, device, config)
 }
 
-/// The same with or without barriers.
+/// Starts a journal with these settings on a clean volume.
 pub fn start_with(
     kind: Kind,
     device: Arc<dyn BlockDevice>,
-    barrier: bool,
+    config: JournalConfig,
 ) -> (Arc<Cache>, Arc<Journal>) {
+    let JournalConfig {
+        barrier, canary, ..
+    } = config;
     let scheme = match stet_options(kind) {
-        Some(options) => stet(&device, &options, barrier, Canary::default(), true),
-        None => scheme(kind, &device, Canary::default(), true),
+        Some(options) => stet(&device, &options, barrier, canary, true),
+        None => scheme(kind, &device, canary, true),
     };
-    let config = CacheConfig {
+    let cache = CacheConfig {
         block_size: BS,
         capacity: 64 << 10,
         policy: PolicyKind::Clock,
     };
-    let cache = Arc::new(Cache::new(device, config));
-    let journal = Journal::start(
-        cache.clone(),
-        scheme,
-        JournalConfig {
-            commit_secs: 3600,
-            barrier,
-            ..Default::default()
-        },
-    );
+    let cache = Arc::new(Cache::new(device, cache));
+    let journal = Journal::start(cache.clone(), scheme, config);
     (cache, journal.unwrap())
 }
 
@@ -197,7 +196,7 @@ pub fn recover_at(kind: Kind, device: &Arc<dyn BlockDevice>, canary: Canary) -> 
         .report
 }
 
-/// The crash image of `device` now, recovered.
+/// A copy of `device` after a crash now, recovered.
 pub fn crashed(kind: Kind, device: &MemDevice) -> MemDevice {
     let copy = device.fork();
     let as_device: Arc<dyn BlockDevice> = Arc::new(copy.fork());
@@ -214,7 +213,7 @@ pub fn block(device: &dyn BlockDevice, nr: u64) -> Vec<u8> {
     bytes
 }
 
-/// Fills a block with a recognisable value in one handle of its own.
+/// Fills a block with one value, in a handle of its own.
 pub fn put(cache: &Cache, journal: &Journal, nr: u64, value: u8) -> stetfs_journal::CommitPoint {
     let handle = journal.begin(1).unwrap();
     let block = cache.get(nr);
@@ -222,7 +221,7 @@ pub fn put(cache: &Cache, journal: &Journal, nr: u64, value: u8) -> stetfs_journ
     handle.stop()
 }
 
-/// First log blocks of the StetFS frames, in order.
+/// The first log blocks of the StetFS frames, in order.
 pub fn frames(device: &MemDevice) -> Vec<u64> {
     (1..LOG)
         .filter(|nr| block(device, *nr).starts_with(b"stetfrm1"))

@@ -1,25 +1,25 @@
-//! The queue's lead, the shared flush, who is answered what, and a flush that fails (queue.Q1,
+//! Models of the queue's leader, the shared flush, the answers, and a flush that fails (queue.Q1,
 //! queue.Q2, block.F1, block.F2).
 //!
-//! The whole journal runs, on the StetFS log. Four threads sync: by commits, or by flushes alone
-//! where there is nothing to commit, as threads that may wait and lead or as ones that the
-//! journal's thread calls back; and by a flush that they share.
+//! The whole journal runs, on the StetFS log. Four threads sync. They commit, or only flush if
+//! there is nothing to commit; they may wait and lead, or the journal's thread calls them back; or
+//! they share a flush.
 
 use std::sync::Arc;
 
-use stetfs_block::{BlockDevice, FailStop, MemDevice};
+use stetfs_block::{BlockDevice, MemDevice};
 use stetfs_cache::{CacheConfig, PolicyKind};
-use stetfs_journal::{Cache, CommitPoint, Journal, Result};
+use stetfs_journal::{Cache, Canary, CommitPoint, Journal, Result};
 use stetfs_sync::plain::shuttle::rand::{Rng, thread_rng};
 use stetfs_sync::plain::thread;
 
 use super::acks::Acks;
-use super::common::{BS, Kind, block, crashed, format, start};
+use super::common::{BS, Kind, block, crashed, format, start_with};
 use super::disk::{Cut, Disk};
-use super::explore::{fails_with, fails_without, holds};
-use super::volume::{sync, together};
+use super::explore::{fails_with, holds, with};
+use super::volume::{config, sync, together};
 
-/// Flushes of a run, more or less.
+/// The number of flushes of a run, roughly.
 const FLUSHES: u64 = 5;
 
 struct Volume {
@@ -31,14 +31,11 @@ struct Volume {
 }
 
 impl Volume {
-    fn new(stops: bool) -> Arc<Volume> {
+    fn new(canary: Canary) -> Arc<Volume> {
         let acks = Acks::default();
         let disk = Arc::new(Disk::new(format(Kind::Stet), None, acks.clone()));
-        let device: Arc<dyn BlockDevice> = match stops {
-            true => Arc::new(FailStop::new(Arc::clone(&disk))),
-            false => Arc::new(FailStop::forgiving(Arc::clone(&disk))),
-        };
-        let (cache, journal) = start(Kind::Stet, Arc::clone(&device));
+        let device = canary.fail_stop(Arc::<Disk>::clone(&disk));
+        let (cache, journal) = start_with(Kind::Stet, Arc::clone(&device), config(canary));
         disk.begin();
         Arc::new(Volume {
             disk,
@@ -58,13 +55,13 @@ impl Volume {
 
     /// Changes a block and has it committed.
     fn commits(&self, nr: u64, here: bool) {
-        // Not after a stop.
+        // After a stop this fails.
         if let Ok(point) = self.change(nr) {
             self.sync(point, nr, here);
         }
     }
 
-    /// Writes a block and has it made durable: nothing is to be committed.
+    /// Writes a block and has it made durable; there is nothing to commit.
     fn syncs(&self, nr: u64, here: bool) {
         if self.device.write(nr * BS as u64, &[1; BS]).is_ok() {
             self.sync(CommitPoint::none(), nr, here);
@@ -85,7 +82,7 @@ impl Volume {
         }
     }
 
-    /// What was promised is there, whenever the power went.
+    /// Checks that all promised content is there after each cut.
     fn judge(&self) {
         for Cut {
             device: image,
@@ -106,18 +103,19 @@ fn run<const N: usize>(v: &Arc<Volume>, works: [fn(&Volume); N]) {
     v.judge();
 }
 
-fn sound() {
+fn answers(canary: Canary) {
     let works: [fn(&Volume); 4] = [
         |v| v.commits(300, true),
         |v| v.commits(301, false),
         |v| v.flushes(600),
         |v| v.flushes(601),
     ];
-    run(&Volume::new(true), works);
+    run(&Volume::new(canary), works);
 }
 
-fn with_failure(stops: bool) {
-    let v = Volume::new(stops);
+/// The same, and one of the flushes fails.
+fn failing(canary: Canary) {
+    let v = Volume::new(canary);
     v.disk.fail(thread_rng().gen_range(0..FLUSHES));
     let works: [fn(&Volume); 4] = [
         |v| v.commits(300, true),
@@ -128,24 +126,16 @@ fn with_failure(stops: bool) {
     run(&v, works);
 }
 
-fn failing() {
-    with_failure(true);
-}
-
-fn forgiving() {
-    with_failure(false);
-}
-
-/// Callers that may wait take turns, with each other and with the journal's thread. The device
-/// takes no steps, and there is no log: what is left is the queue.
-fn turns() {
-    let config = CacheConfig {
+/// Callers that may wait take turns with each other and with the journal's thread. The device takes
+/// no steps, and there is no log, so only the queues are modelled.
+fn turns(canary: Canary) {
+    let cache = CacheConfig {
         block_size: BS,
         capacity: 64 << 10,
         policy: PolicyKind::Clock,
     };
-    let cache = Arc::new(Cache::new(Arc::new(MemDevice::new(1 << 20)), config));
-    let journal = Journal::read_only(cache).expect("a journal without a log");
+    let cache = Arc::new(Cache::new(Arc::new(MemDevice::new(1 << 20)), cache));
+    let journal = Journal::without_log(cache, config(canary)).expect("a journal without a log");
     let threads = [true, true, true, true, false].map(|here| {
         let journal = Arc::clone(&journal);
         thread::spawn(move || {
@@ -160,44 +150,49 @@ fn turns() {
 
 #[test]
 fn who_syncs_is_answered_when_it_is_durable() {
-    holds("answers", sound);
+    holds("answers", || answers(Canary::default()));
 }
 
 #[test]
 fn nobody_is_told_of_success_beside_a_flush_that_fails() {
-    holds("failing-flush", failing);
+    holds("failing-flush", || failing(Canary::default()));
 }
 
 #[test]
 fn every_caller_has_its_turn() {
-    holds("turns", turns);
+    holds("turns", || turns(Canary::default()));
 }
 
-/// block.F1 is out.
+/// Without block.F1.
 #[test]
 fn a_failure_that_is_forgiven_is_found() {
-    fails_with("forgive-flush", forgiving, &["lost", "Corrupt"]);
+    let model = || failing(with(|canary| canary.forgive_flush = true));
+    fails_with("forgive-flush", model, &["lost", "Corrupt"]);
 }
 
-/// block.F2 is out.
+/// Without block.F2.
 #[test]
 fn a_flush_that_does_not_wait_for_those_beside_it_is_found() {
-    fails_without("fail-stop.beside", failing, &["lost"]);
+    let model = || failing(with(|canary| canary.flush_alone = true));
+    fails_with("flush-alone", model, &["lost"]);
 }
 
 #[test]
 fn a_share_in_a_flush_that_began_before_is_found() {
-    fails_without("flush.next", sound, &["lost"]);
+    let model = || answers(with(|canary| canary.join_running_flush = true));
+    fails_with("join-running-flush", model, &["lost"]);
 }
 
-/// queue.Q1 is out.
+/// Without queue.Q1.
 #[test]
 fn a_lead_that_ends_without_a_next_is_found() {
-    fails_without("queue.hand-on", turns, &["deadlock"]);
+    let model = || turns(with(|canary| canary.no_next_leader = true));
+    fails_with("no-next-leader", model, &["deadlock"]);
 }
 
-/// queue.Q2 is out.
+/// Without queue.Q2.
 #[test]
 fn an_answer_beside_one_that_goes_to_sleep_is_found() {
-    fails_without("queue.tell", turns, &["deadlock"]);
+    let model = || turns(with(|canary| canary.signal_unlocked = true));
+    fails_with("signal-unlocked", model, &["deadlock"]);
 }

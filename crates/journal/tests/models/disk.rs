@@ -1,5 +1,5 @@
-//! A device in memory with a write cache of its own, for models: each request is a step, and so is
-//! its end.
+//! A device in memory with a volatile write cache, for models: the start and the end of each
+//! request are steps.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,14 +12,14 @@ use stetfs_sync::plain::shuttle::rand::{Rng, thread_rng};
 use super::acks::{Acks, Promise};
 use super::memory::Stores;
 
-/// What was written and is not durable.
+/// A write that is not durable.
 struct Pending {
     number: u64,
     offset: u64,
     bytes: Vec<u8>,
 }
 
-/// What a cut leaves of the disk, and of the memory if there is one, with what had been promised.
+/// The state after a cut: the disk, the memory if there is one, and the promises up to then.
 pub struct Cut {
     pub device: MemDevice,
     pub region: Option<MemRegion>,
@@ -27,27 +27,27 @@ pub struct Cut {
 }
 
 struct State {
-    /// What reads see.
+    /// The content that reads see.
     now: MemDevice,
-    /// What is durable.
+    /// The durable content.
     kept: MemDevice,
     pending: Vec<Pending>,
-    /// Writes and discards so far.
+    /// The number of writes and discards so far.
     writes: u64,
-    /// Steps so far, and the image that a cut at one of them left, with what had been promised.
+    /// The number of steps so far, and below it the state that a cut at one of them left.
     steps: u64,
     cut: Option<Cut>,
-    /// Of the flushes to come, the one that fails.
+    /// The flush that fails, counted from the next one.
     fails: Option<u64>,
 }
 
-/// Keeps what a flush made durable that began after it was written. What is not durable may or may
-/// not outlive a cut. A flush that fails drops at its beginning what is not durable, also what one
-/// has begun to flush that runs beside it; that one succeeds.
+/// A disk in memory. A flush makes writes durable that ended before it began. Other writes may or
+/// may not survive a cut. A flush that fails drops, when it begins, all writes that are not
+/// durable, even those that a concurrent flush has begun to flush; the concurrent flush succeeds.
 pub struct Disk {
-    /// No step is made while it is locked.
+    /// Held without a step of the model.
     state: Mutex<State>,
-    /// Makes a step of what touches it.
+    /// An access to it is a step of the model.
     step: AtomicU64,
     acks: Acks,
     memory: Option<Arc<Stores>>,
@@ -55,7 +55,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// `memory` is cut with it.
+    /// A disk; `memory` loses its power at the same moment.
     pub fn new(inner: MemDevice, memory: Option<Arc<Stores>>, acks: Acks) -> Disk {
         Disk {
             size: inner.size(),
@@ -78,36 +78,36 @@ impl Disk {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Another thread may go on here; and here the power may go.
+    /// A step of the model: another thread may go on, and the power may go.
     fn step(&self) -> MutexGuard<'_, State> {
         self.step.fetch_add(1, Ordering::SeqCst);
         let mut s = self.state();
         s.steps += 1;
-        // Each step is as likely as any other.
+        // Each step is equally likely to be the one with the cut.
         if thread_rng().gen_range(0..s.steps) == 0 {
             s.cut = Some(self.cut(&s));
         }
         s
     }
 
-    /// A step that does nothing to the disk.
+    /// A step without an effect on the disk.
     pub fn elsewhere(&self) {
         drop(self.step());
     }
 
-    /// From here on the power may go, and not before.
+    /// Starts the part of a run in which the power may go.
     pub fn begin(&self) {
         let mut s = self.state();
         s.steps = 0;
         s.cut = None;
     }
 
-    /// The `n`th flush from now on fails, from 0.
+    /// Has the `n`th flush from now on fail, counted from 0.
     pub fn fail(&self, n: u64) {
         self.state().fails = Some(n);
     }
 
-    /// What a cut somewhere on the way left, and one now, with what had been promised by then.
+    /// The state after a cut at some step, and after one now, each with the promises up to then.
     pub fn cuts(&self) -> Vec<Cut> {
         let mut s = self.state();
         let now = self.cut(&s);
@@ -124,7 +124,7 @@ impl Disk {
 }
 
 impl State {
-    /// What a cut now leaves: what is durable, and some of the rest.
+    /// The device after a cut now: durable content, and some of the other writes.
     fn image(&self) -> MemDevice {
         let image = self.kept.fork();
         let mut rng = thread_rng();

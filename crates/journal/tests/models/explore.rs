@@ -1,9 +1,9 @@
-//! Runs a model in many orders of its steps.
+//! Runs of a model in many orders of its steps.
 //!
-//! A fifth of them are drawn at random, the others by PCT (Burckhardt et al., ASPLOS 2010:
-//! priorities that change at a few places), from a seed that is always the same: what the test
-//! command sees once it sees again. `STETFS_MODEL_SCHEDULES` says how many orders, and
-//! `STETFS_MODEL_SEED` which; `STETFS_MODEL_REPLAY` names a file with the one that failed.
+//! A fifth of the orders are random, the others are by PCT (Burckhardt et al., ASPLOS 2010:
+//! priorities that change at a few points). The seed is constant, so a failure in the test command
+//! repeats. `STETFS_MODEL_SCHEDULES` sets the number of orders, `STETFS_MODEL_SEED` the seed;
+//! `STETFS_MODEL_REPLAY` names a file with a failed order to run again.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -15,15 +15,14 @@ use stetfs_sync::plain::shuttle::scheduler::{
     PctScheduler, RandomScheduler, ReplayScheduler, Scheduler,
 };
 use stetfs_sync::plain::shuttle::{Config, FailurePersistence, Runner};
-use stetfs_sync::plain::take_out;
 
-/// Orders of each model, unless the environment says otherwise.
+/// The number of orders of each model, unless the environment sets it.
 const SCHEDULES: usize = 1000;
-/// At most so many where one is to be found in which it fails.
+/// The most orders that are tried to find one that fails.
 const SEARCH: usize = 100_000;
-/// Of them, so many by one seed: a fifth at random, then by PCT.
+/// The number of orders with one seed: a fifth at random, the rest by PCT.
 const ROUND: usize = 500;
-/// Places where PCT changes priorities, in one round after the other.
+/// The number of points where PCT changes priorities, one for each round in turn.
 const CHANGES: [usize; 3] = [3, 2, 4];
 const STACK: usize = 512 << 10;
 const SEED: u64 = 32;
@@ -43,7 +42,7 @@ fn seed() -> u64 {
 
 /// An order in which a model failed.
 struct Failed {
-    /// How many were run, with this one.
+    /// The number of orders that were run, including this one.
     orders: usize,
     by: &'static str,
     why: String,
@@ -107,14 +106,13 @@ fn first_failure(
     None
 }
 
-/// Where the order goes in which the model `name` fails.
+/// The directory for the failed order of the model `name`.
 fn directory(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
 }
 
-/// The model holds in all orders that are run.
+/// Checks that the model holds in all orders that are run.
 pub fn holds(name: &str, model: fn()) {
-    take_out(None);
     if let Some(file) = std::env::var_os("STETFS_MODEL_REPLAY") {
         let order = ReplayScheduler::new_from_file(file).expect("the file with the order");
         Runner::new(order, config(FailurePersistence::None)).run(model);
@@ -135,28 +133,17 @@ pub fn holds(name: &str, model: fn()) {
     }
 }
 
-/// A deliberate fault alone.
+/// A canary with one fault.
 pub fn with(set: impl FnOnce(&mut Canary)) -> Canary {
     let mut canary = Canary::default();
     set(&mut canary);
     canary
 }
 
-/// The model fails in one of them when the mending `out` is taken out, and what it says then holds
-/// one of `says`.
-pub fn fails_without(out: &'static str, model: fn(), says: &[&str]) {
-    fails(out, Some(out), model, says);
-}
-
-/// The same, of a model with a deliberate fault of that name.
-pub fn fails_with(fault: &str, model: fn(), says: &[&str]) {
-    fails(fault, None, model, says);
-}
-
-fn fails(name: &str, out: Option<&'static str>, model: fn(), says: &[&str]) {
-    take_out(out);
+/// Checks that a model with the deliberate fault `name` fails in some order, with a message that
+/// contains one of `says`.
+pub fn fails_with(name: &str, model: fn(), says: &[&str]) {
     let failed = first_failure(model, SEARCH, seed(), || FailurePersistence::None);
-    take_out(None);
     let Some(Failed { orders, by, why }) = failed else {
         panic!("{name}: nothing is found");
     };

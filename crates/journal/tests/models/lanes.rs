@@ -1,6 +1,6 @@
-//! Transactions of several lanes that share blocks: join, chain, lock, snapshot, capture, revoke
-//! (tx.T1 to tx.T5); and what goes home of them, beside records: the list, the tails, the horizon
-//! (checkpoint.K1 to checkpoint.K3).
+//! Models of transactions of several lanes that share blocks: join, chain, lock, snapshot, capture,
+//! revoke (tx.T1 to tx.T5). Others are of what is written home, beside records: the list, the
+//! tails, the horizon (checkpoint.K1 to checkpoint.K3).
 //!
 //! The whole journal runs. A handle gives each block that it changes its next version.
 
@@ -8,15 +8,15 @@ use stetfs_block::BlockDevice;
 use stetfs_journal::Canary;
 
 use super::common::{BS, block};
-use super::explore::{fails_with, fails_without, holds, with};
+use super::explore::{fails_with, holds, with};
 use super::records::File;
 use super::volume::{Volume, on, sync, together};
 
-/// All lanes change it.
+/// A block that all lanes change.
 const SHARED: u64 = 400;
-/// One of each lane.
+/// The first of the blocks that only one lane changes.
 const OWN: u64 = 410;
-/// What a block holds that is used again.
+/// The content of a block after its reuse.
 const AGAIN: u8 = 99;
 
 /// Changes these blocks in one handle and has it committed.
@@ -33,8 +33,8 @@ fn change(v: &Volume, lane: u16, blocks: &[u64]) {
     }
 }
 
-/// What was promised is there, and of each handle all or nothing, where `counted` says that each
-/// changed the shared block and one of its own.
+/// Checks that all promised content is there. If `counted`, each handle changed the shared block
+/// and one of its own; then all or none of each handle's changes must be there.
 fn judge(v: &Volume, counted: bool) {
     for (device, _, promise) in v.cuts() {
         let is = |nr| block(&*device, nr)[0];
@@ -52,8 +52,8 @@ fn judge(v: &Volume, counted: bool) {
 }
 
 /// Two lanes change one block.
-fn shared() {
-    let v = Volume::new(2, 0, Canary::default());
+fn shared(canary: Canary) {
+    let v = Volume::new(2, 0, canary);
     v.disk.begin();
     let works: [fn(&Volume); 3] = [
         |v| (0..2).for_each(|_| change(v, 0, &[SHARED, OWN])),
@@ -64,8 +64,8 @@ fn shared() {
     judge(&v, true);
 }
 
-/// One lane changes a block, another changes and frees it and uses it again, for what is not
-/// journaled.
+/// One lane changes a block. Another lane changes it, frees it, and reuses it for content that is
+/// not journaled.
 fn freed(canary: Canary) {
     let v = Volume::new(2, 0, canary);
     on(1);
@@ -93,7 +93,7 @@ fn freed(canary: Canary) {
     judge(&v, false);
 }
 
-/// Three lanes commit, and what they commit goes home.
+/// Three lanes commit, and checkpoints write their images home.
 fn home(canary: Canary) {
     let v = Volume::new(3, 0, canary);
     change(&v, 2, &[SHARED]);
@@ -107,9 +107,9 @@ fn home(canary: Canary) {
     judge(&v, false);
 }
 
-/// Three lanes have committed, and two threads move their tails at once.
-fn tails() {
-    let v = Volume::new(3, 0, Canary::default());
+/// Three lanes commit, and two threads move their tails at the same time.
+fn tails(canary: Canary) {
+    let v = Volume::new(3, 0, canary);
     change(&v, 2, &[SHARED]);
     change(&v, 0, &[SHARED]);
     v.disk.begin();
@@ -122,9 +122,9 @@ fn tails() {
     judge(&v, false);
 }
 
-/// A file is synced by records and by commits; what the transactions hold goes home.
-fn records() {
-    let file = File::new(Canary::default());
+/// A file is synced by records and by commits, while checkpoints run.
+fn records(canary: Canary) {
+    let file = File::new(canary);
     let works: [fn(&File); 3] = [
         |f| {
             f.write(true);
@@ -141,7 +141,7 @@ fn records() {
 
 #[test]
 fn lanes_that_share_a_block_lose_nothing() {
-    holds("lanes", shared);
+    holds("lanes", || shared(Canary::default()));
 }
 
 #[test]
@@ -156,71 +156,75 @@ fn what_goes_home_is_not_taken_back() {
 
 #[test]
 fn what_goes_home_beside_records_is_not_taken_back() {
-    holds("records-home", records);
+    holds("records-home", || records(Canary::default()));
 }
 
-/// tx.T4 is out: who changes a block of another lane's transaction is not chained to it.
+/// Without tx.T4: a change of a block of another lane's transaction does not chain the two.
 #[test]
 fn a_change_that_is_not_chained_is_found() {
-    fails_without("tx.chain", shared, &["torn", "lost"]);
+    let model = || shared(with(|canary| canary.one_directional_edge = true));
+    fails_with("one-directional-edge", model, &["torn", "lost"]);
 }
 
-/// tx.T4 is out: the image is not taken for the snapshot that has not come to it.
+/// Without tx.T4: no image is taken for a snapshot that has not reached the block.
 #[test]
 fn an_image_that_is_not_captured_is_found() {
-    fails_without("tx.capture", shared, &["torn", "lost"]);
+    let model = || shared(with(|canary| canary.skip_capture = true));
+    fails_with("skip-capture", model, &["torn", "lost"]);
 }
 
-/// tx.T4 is out: the group ends its changes though something is chained to it that is not in it.
+/// Without tx.T4: a group ends its changes although a transaction outside it is chained to it.
 #[test]
 fn a_group_that_ends_too_early_is_found() {
-    let says = ["torn", "lost", "commit.A1"];
-    fails_without("tx.group", shared, &says);
+    let model = || shared(with(|canary| canary.group_early = true));
+    fails_with("group-early", model, &["torn", "lost", "commit.A1"]);
 }
 
-/// tx.T5 is out.
+/// Without tx.T5.
 #[test]
 fn an_image_that_is_known_too_late_is_found() {
     let model = || freed(with(|canary| canary.index_late = true));
     fails_with("index-late", model, &["lost"]);
 }
 
-/// A transaction counts while a block that it freed is on its way home.
+/// A transaction counts while a block that it freed is still being written home.
 #[test]
 fn a_home_write_that_comes_too_late_is_found() {
-    let model = || freed(Canary::default());
-    fails_without("checkpoint.in-flight", model, &["lost"]);
+    let model = || freed(with(|canary| canary.free_in_flight = true));
+    fails_with("free-in-flight", model, &["lost"]);
 }
 
-/// checkpoint.K3 is out.
+/// Without checkpoint.K3.
 #[test]
 fn an_older_image_that_is_left_alone_is_found() {
     let model = || home(with(|canary| canary.reap_alone = true));
     fails_with("reap-alone", model, &["lost"]);
 }
 
-/// checkpoint.K2 is out: the tail moves before what went home is durable.
+/// Without checkpoint.K2: the tail moves before the images at home are durable.
 #[test]
 fn a_tail_that_moves_too_early_is_found() {
     let model = || home(with(|canary| canary.home_volatile = true));
     fails_with("home-volatile", model, &["lost"]);
 }
 
-/// checkpoint.K4 is out: what is reaped is not revoked, though the tail is not durable.
+/// Without checkpoint.K4: a reaped image is not revoked although the tail is not durable.
 #[test]
 fn an_image_that_is_forgotten_too_early_is_found() {
-    let model = || freed(Canary::default());
-    fails_without("checkpoint.index", model, &["lost"]);
+    let model = || freed(with(|canary| canary.forget_reaped = true));
+    fails_with("forget-reaped", model, &["lost"]);
 }
 
-/// checkpoint.K5 is out: another tail takes some of those with it that are to move together.
+/// Without checkpoint.K5: another write of a tail makes some tails durable that must move together.
 #[test]
 fn tails_that_do_not_move_together_are_found() {
-    fails_without("checkpoint.together", tails, &["lost"]);
+    let model = || tails(with(|canary| canary.tails_apart = true));
+    fails_with("tails-apart", model, &["lost"]);
 }
 
-/// The tails move without the horizon.
+/// The tails move, but not the horizon.
 #[test]
 fn a_horizon_that_stays_behind_is_found() {
-    fails_without("checkpoint.horizon", records, &["lost"]);
+    let model = || records(with(|canary| canary.leave_horizon = true));
+    fails_with("leave-horizon", model, &["lost"]);
 }

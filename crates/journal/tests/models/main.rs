@@ -1,4 +1,4 @@
-//! The journal's concurrency under Shuttle: its own code, in many orders of its steps
+//! Models of the journal's concurrency under Shuttle: its own code, in many orders of its steps
 //! (docs/crash.md, Models).
 #![allow(clippy::unwrap_used, clippy::expect_used, unreachable_pub)]
 

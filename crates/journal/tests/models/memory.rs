@@ -1,5 +1,5 @@
-//! Persistent memory for models: each store, flush and fence is a step, and the power goes for it
-//! and for the disk at one moment.
+//! Persistent memory for models: each store, flush and fence is a step, and it loses its power at
+//! the same moment as the disk.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use stetfs_sync::plain::shuttle::rand::{Rng, thread_rng};
 
 use super::disk::Disk;
 
-/// What is stored, and the record of it.
+/// The stores to a region, with their recording.
 pub struct Stores {
     base: MemRegion,
     seen: RegionRecorder<MemRegion>,
 }
 
 impl Stores {
-    /// Zeros.
+    /// A region of zeroes.
     pub fn new(size: u64) -> Stores {
         let base = MemRegion::new(size);
         let task = || usize::from(current::me()) as u32;
@@ -28,7 +28,7 @@ impl Stores {
         }
     }
 
-    /// What a cut now leaves: what was fenced, and some of the rest.
+    /// The region after a cut now: fenced stores, and some of the others.
     pub fn image(&self) -> MemRegion {
         let log = self.seen.log();
         let mut replay = RegionReplay::new(&self.base, &log);
@@ -42,7 +42,7 @@ impl Stores {
     }
 }
 
-/// A region whose steps are those of the disk.
+/// A region whose steps are counted with those of the disk.
 pub struct Memory {
     pub disk: Arc<Disk>,
     pub stores: Arc<Stores>,

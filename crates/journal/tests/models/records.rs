@@ -1,10 +1,10 @@
-//! A file that is written over in place and synced by records, beside commits of two lanes
+//! Models of a file that is overwritten in place and synced by records, beside commits of two lanes
 //! (record.F1, record.F3, record.F4).
 //!
-//! The whole journal runs. Of the file system there is one file with one block of data, which does
-//! what `ext4/data/record.rs` and `dirty.rs` do: who writes holds the file's lock; a sync writes a
-//! record with the data, unless nothing but the data changed and no record is alive that has older
-//! data; data goes home when the journal asks for it.
+//! The whole journal runs. The file system is one file with one block of data, which does what
+//! `ext4/data/syncs/record.rs` and `dirty.rs` do. A writer holds the file's lock. A sync writes a
+//! record with the data, unless only the data changed and no record with older data is alive. Data
+//! is written home when the journal asks for it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -17,21 +17,21 @@ use stetfs_journal::{
 use stetfs_sync::plain::{Mutex, MutexGuard};
 
 use super::common::{BS, block};
-use super::explore::{fails_with, fails_without, holds, with};
+use super::explore::{fails_with, holds, with};
 use super::volume::{Volume, on, sync, together};
 
 const INO: Ino = 7;
-/// Where the first file's data is, and what a handle changes for its times.
+/// The block of the first file's data; `INODE` is the block that a handle changes for its times.
 const DATA: u64 = 600;
 const INODE: u64 = 310;
-/// What others change.
+/// The first of the blocks that others change.
 const OTHER: u64 = 320;
 
 pub struct File {
     pub v: Arc<Volume>,
-    /// Its number, of those on the volume.
+    /// The number of the file on the volume.
     n: u32,
-    /// The content's version, and that of its times.
+    /// The version of the content, and that of the times.
     body: Mutex<(u8, u8)>,
     /// Held while data is written home.
     flush: Mutex<()>,
@@ -42,11 +42,11 @@ pub struct File {
 struct State {
     /// Transactions that hold changes of the times.
     times: CommitPoint,
-    /// Those that a sync by a commit takes.
+    /// The transactions that a sync by commit has to commit.
     sync: CommitPoint,
     version: u8,
     dirty: bool,
-    /// The record that holds data of the block, and whether it is as it is now.
+    /// The record that holds data of the block, and whether that is the present data.
     logged: Option<(Stamp, bool)>,
     unflushed: Option<FlushMark>,
 }
@@ -83,12 +83,12 @@ enum Step {
 }
 
 impl File {
-    /// Of which version 1 is durable.
+    /// A file on a new volume. Version 1 of it is durable.
     pub fn new(canary: Canary) -> Arc<File> {
         File::on(Volume::new(2, 1, canary))
     }
 
-    /// The same on this volume.
+    /// A file on this volume. Version 1 of it is durable.
     pub fn on(volume: Arc<Volume>) -> Arc<File> {
         let file = Arc::new(File::part(volume, 0));
         let state: Weak<File> = Arc::downgrade(&file);
@@ -128,7 +128,7 @@ impl File {
         INODE + u64::from(self.n)
     }
 
-    /// Writes it over; `times`: they change, too.
+    /// Overwrites the content; with `times` these change, too.
     pub fn write(&self, times: bool) {
         let mut body = self.body.lock();
         body.0 += 1;
@@ -142,7 +142,7 @@ impl File {
         }
     }
 
-    /// Changes its times.
+    /// Changes the times.
     fn touch(&self, body: &mut (u8, u8)) {
         let handle = self.v.journal.begin(1).unwrap();
         body.1 = self.v.raise(&handle, self.inode());
@@ -180,7 +180,7 @@ impl File {
         }
     }
 
-    /// Makes it durable, by a record if one is needed.
+    /// Makes the file durable, by a record if one is needed.
     pub fn sync(&self) {
         loop {
             let body = self.body.lock();
@@ -234,7 +234,7 @@ impl File {
         }
     }
 
-    /// Makes it durable by a commit.
+    /// Makes the file durable by a commit.
     pub fn by_commit(&self, here: bool) {
         let now = *self.body.lock();
         let (point, data) = {
@@ -251,7 +251,7 @@ impl File {
         self.v.acks.give(self.inode(), times);
     }
 
-    /// Something else changes, and commits.
+    /// Changes another block, and commits it.
     pub fn other(&self, lane: u16, all: bool) {
         on(lane);
         let handle = self.v.journal.begin(1).unwrap();
@@ -270,7 +270,7 @@ impl File {
     }
 }
 
-/// What was promised is there, of all files of a volume.
+/// Checks that all promised content is there, for all files of a volume.
 pub fn judge(v: &Volume) {
     for (device, found, promise) in v.cuts() {
         let mut times = BTreeMap::new();
@@ -291,7 +291,7 @@ pub fn judge(v: &Volume) {
     }
 }
 
-/// Each write is synced by a record, or as it needs, beside commits of both lanes.
+/// Each write is synced by a record or otherwise, beside commits of both lanes.
 fn synced(canary: Canary) {
     let file = File::new(canary);
     let works: [fn(&File); 3] = [
@@ -328,7 +328,7 @@ fn committed(canary: Canary) {
     file.judge();
 }
 
-/// Nothing but its times changes.
+/// Only the times change.
 fn touched() {
     let file = File::new(Canary::default());
     let works: [fn(&File); 2] = [
@@ -359,7 +359,7 @@ fn a_commit_ends_the_records_of_the_file_it_syncs() {
     holds("records-committed", || committed(Canary::default()));
 }
 
-/// record.F4 is out.
+/// Without record.F4.
 #[test]
 fn data_that_is_left_to_its_record_is_found() {
     let model = || synced(with(|canary| canary.leave_recorded = true));
@@ -372,16 +372,17 @@ fn a_record_that_is_forgotten_too_early_is_found() {
     fails_with("forget-records", model, &["lost"]);
 }
 
-/// The note is made after the stamp is drawn, under no common lock (record.F4).
+/// The note is made after the stamp is drawn, not under one lock with it (record.F4).
 #[test]
 fn a_note_that_comes_after_its_stamp_is_found() {
-    let model = || synced(Canary::default());
-    fails_without("record.note", model, &["lost"]);
+    let model = || synced(with(|canary| canary.note_late = true));
+    fails_with("note-late", model, &["lost"]);
 }
 
-/// What is in its snapshot is taken for what supersedes a record that came after it (record.F1).
+/// Without record.F1: a transaction that has its snapshot is taken for one that supersedes a later
+/// record.
 #[test]
 fn a_commit_that_does_not_end_the_record_is_found() {
-    let model = || committed(Canary::default());
-    fails_without("record.next", model, &["lost"]);
+    let model = || committed(with(|canary| canary.supersede_early = true));
+    fails_with("supersede-early", model, &["lost"]);
 }

@@ -1,8 +1,8 @@
-//! A log in persistent memory: transactions of changes, and records that several threads write at
-//! once (region.R1 to region.R3, changes.C1).
+//! Models of a log in persistent memory: transactions as changes, and records that several threads
+//! write at once (region.R1 to region.R3, changes.C1).
 //!
-//! The whole journal runs. Memory and disk lose their power at one moment; of what is not fenced
-//! any line may be there, each up to any of its stores.
+//! The whole journal runs. Memory and disk lose their power at the same moment; any unfenced line
+//! may survive, each up to any of its stores.
 
 use std::sync::{Arc, Weak};
 
@@ -13,12 +13,12 @@ use super::explore::{fails_with, holds, with};
 use super::records::{File, judge};
 use super::volume::{Volume, sync, together};
 
-/// A block with a word of each thread, and one block of each.
+/// The block with a word of each thread, and the first of the blocks of single threads.
 const SHARED: u64 = 400;
 const OWN: u64 = 410;
 const WORD: usize = 8;
 
-/// Counts, in a handle: in a block of this thread, and in a word of the shared block.
+/// Raises two counters in one handle: a block of this thread, and its word in the shared block.
 fn change(v: &Volume, own: u64) {
     let handle = v.journal.begin(2).unwrap();
     let version = v.raise(&handle, OWN + own);
@@ -30,7 +30,7 @@ fn change(v: &Volume, own: u64) {
     v.acks.give(OWN + own, version);
 }
 
-/// Two threads commit, and what they commit goes home: each transaction is whole or absent.
+/// Two threads commit while checkpoints run: each transaction is whole or absent.
 fn transactions(canary: Canary) {
     let v = Volume::in_memory(canary);
     v.disk.begin();
@@ -65,7 +65,7 @@ impl FileState for Files {
     }
 }
 
-/// Two threads sync a file each by records, beside one that commits and one that brings home.
+/// Two threads sync a file each by records, beside a commit and a checkpoint.
 fn records(canary: Canary) {
     let v = Volume::in_memory(canary);
     let files = Arc::new(Files([0, 1].map(|n| File::part(v.clone(), n))));
@@ -101,7 +101,7 @@ fn records_in_memory_stand_beside_each_other() {
     holds("region-records", || records(Canary::default()));
 }
 
-/// region.R1 is out: a seal before what it seals.
+/// Without region.R1: the seal is stored before the record.
 #[test]
 fn a_seal_that_comes_too_early_is_found() {
     fn early() -> Canary {
@@ -112,7 +112,7 @@ fn a_seal_that_comes_too_early_is_found() {
     fails_with("seal-early-records", || records(early()), &says);
 }
 
-/// region.R1 is out: a fence is left out.
+/// Without region.R1: a fence is left out.
 #[test]
 fn a_fence_that_is_left_out_is_found() {
     fn unfenced() -> Canary {
@@ -123,14 +123,14 @@ fn a_fence_that_is_left_out_is_found() {
     fails_with("unfenced-records", || records(unfenced()), &says);
 }
 
-/// changes.C1 is out: what earlier transactions changed of a block is not logged again.
+/// Without changes.C1: older changes of a block are not logged again.
 #[test]
 fn changes_that_build_on_each_other_are_found() {
     let model = || transactions(with(|canary| canary.changes_of_tx = true));
     fails_with("changes-of-tx", model, &["lost", "torn"]);
 }
 
-/// checkpoint.K2 is out: the tail moves before what went home is durable.
+/// Without checkpoint.K2: the tail moves before the images at home are durable.
 #[test]
 fn a_tail_that_moves_too_early_is_found() {
     let model = || transactions(with(|canary| canary.home_volatile = true));

@@ -1,4 +1,4 @@
-//! A journal of several lanes over a [`Disk`], on the StetFS log.
+//! A journal of several lanes over a [`Disk`], on the StetFS log, for models.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use super::common::{BLOCKS, BS, Kind, LOG, area, format};
 use super::disk::{Cut, Disk};
 use super::memory::{Memory, Stores};
 
-/// Bytes of the memory: the least that a log takes, and as much for records.
+/// The size of the memory in bytes: the least that a log takes, and as much for records.
 const MEMORY: u64 = 8192 + (2 * 512 * BS as u64);
 const UUID: [u8; 16] = [7; 16];
 
@@ -56,7 +56,7 @@ fn superblock(device: &Arc<dyn BlockDevice>) -> JournalSuperblock {
     JournalSuperblock::decode(&bytes[0], BS as u32, LOG).unwrap()
 }
 
-/// Has a point committed; `here`: by this thread, if nobody else does so.
+/// Has a point committed; with `here` by this thread, if no other does it.
 pub fn sync(journal: &Journal, point: CommitPoint, data: Vec<u32>, here: bool) -> Result<()> {
     let (answer, answered) = mpsc::sync_channel(1);
     let done = Box::new(move |result| answer.send(result).expect("somebody waits"));
@@ -65,8 +65,17 @@ pub fn sync(journal: &Journal, point: CommitPoint, data: Vec<u32>, here: bool) -
     answered.recv().expect("an answer")
 }
 
+/// The settings of a journal that commits on request only.
+pub fn config(canary: Canary) -> JournalConfig {
+    JournalConfig {
+        commit_secs: 3600,
+        canary,
+        ..JournalConfig::default()
+    }
+}
+
 impl Volume {
-    /// On a log of so many lanes.
+    /// A volume on a log of so many lanes.
     pub fn new(lanes: u16, file_lanes: u16, canary: Canary) -> Arc<Volume> {
         let options = StetOptions {
             lanes,
@@ -78,7 +87,7 @@ impl Volume {
         Volume::on(disk, None, options, acks, canary)
     }
 
-    /// With its whole log in persistent memory: one lane of transactions, two of records.
+    /// A volume with its whole log in persistent memory: one lane of transactions, two of records.
     pub fn in_memory(canary: Canary) -> Arc<Volume> {
         let options = StetOptions {
             lanes: 1,
@@ -119,13 +128,8 @@ impl Volume {
             policy: PolicyKind::Clock,
         };
         let cache = Arc::new(Cache::new(device, cache));
-        let config = JournalConfig {
-            commit_secs: 3600,
-            canary,
-            ..JournalConfig::default()
-        };
         Arc::new(Volume {
-            journal: Journal::start(cache.clone(), scheme, config).unwrap(),
+            journal: Journal::start(cache.clone(), scheme, config(canary)).unwrap(),
             disk,
             cache,
             acks,
@@ -133,7 +137,7 @@ impl Volume {
         })
     }
 
-    /// Gives a block its next version; which.
+    /// Gives a block its next version, and returns that.
     pub fn raise(&self, handle: &Handle<'_>, nr: u64) -> u8 {
         let block = self.cache.read(nr).unwrap();
         let mut bytes = handle.modify(&block).unwrap();
@@ -141,7 +145,7 @@ impl Volume {
         bytes[0]
     }
 
-    /// The images that cuts left, recovered, with what had been promised by then.
+    /// The states after cuts, recovered, each with the promises up to then.
     pub fn cuts(&self) -> Vec<(Arc<dyn BlockDevice>, Recovery, Promise)> {
         let cuts = self.disk.cuts().into_iter();
         cuts.map(|cut| self.recovered(cut)).collect()
@@ -164,7 +168,7 @@ impl Volume {
     }
 }
 
-/// Runs these at once.
+/// Runs these functions at the same time, in a thread each.
 pub fn together<T: Send + Sync + 'static, const N: usize>(of: &Arc<T>, works: [fn(&T); N]) {
     let threads = works.map(|work| {
         let of = Arc::clone(of);

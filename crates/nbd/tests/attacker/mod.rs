@@ -1,4 +1,4 @@
-//! A server that plays by the rules until a phase of the protocol, and then does not.
+//! A server that follows the protocol up to a chosen phase, and attacks then.
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
@@ -15,8 +15,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-/// Until when it plays by the rules. `Read` to `Disconnect` are requests, the others are parts of
-/// the handshake.
+/// The phases of the protocol. `Read` to `Disconnect` are requests, the others are parts of the
+/// handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Accept,
@@ -30,7 +30,7 @@ pub(crate) enum Phase {
     Disconnect,
 }
 
-/// What it does then.
+/// The attacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attack {
     /// It neither answers nor reads.
@@ -39,11 +39,11 @@ pub(crate) enum Attack {
     Trickle,
     /// It answers without end.
     Flood,
-    /// It refuses the export, with a text that steers terminals (phase `Go`).
+    /// It refuses the export, with a text that holds terminal control characters (phase `Go`).
     Refuse,
 }
 
-/// Certificates of an authority and of a server named `localhost`, and a directory of them.
+/// A certificate authority, a certificate for `localhost`, and a directory with both.
 pub(crate) struct Pki {
     dir: tempfile::TempDir,
     config: Arc<ServerConfig>,
@@ -105,7 +105,7 @@ pub(crate) struct Attacker {
     socket: PathBuf,
     pki: Option<PathBuf>,
     _dir: tempfile::TempDir,
-    /// Of a server that takes no connections.
+    /// Connections that fill the queue of a server that accepts none.
     _waiting: Vec<UnixStream>,
 }
 
@@ -150,7 +150,7 @@ impl Attacker {
         }
     }
 
-    /// Hangs up, and plays by the rules until another phase from now on.
+    /// Closes the connections, and attacks in `phase` from now on.
     pub(crate) fn turn(&self, phase: Phase) {
         *self.shared.phase.lock() = phase;
         self.shared.hang_up();
@@ -160,7 +160,7 @@ impl Attacker {
         self.shared.connections.load(SeqCst)
     }
 
-    /// Requests to write that came.
+    /// Number of write requests received.
     pub(crate) fn writes(&self) -> u64 {
         self.shared.writes.load(SeqCst)
     }
@@ -223,7 +223,7 @@ impl Shared {
         }
     }
 
-    /// Says what is to be said, or attacks if it is time for it.
+    /// Sends `bytes`, or attacks if `now` is the chosen phase.
     fn say(&self, peer: &mut dyn Peer, now: Phase, bytes: &[u8]) -> io::Result<()> {
         if *self.phase.lock() != now {
             peer.write_all(bytes)?;
@@ -276,7 +276,7 @@ impl Shared {
             }
             let mut export = vec![0, 0];
             export.extend((64u64 << 20).to_be_bytes());
-            // FLUSH, FUA, and that there are flags.
+            // The flags: HAS_FLAGS, FLUSH and FUA.
             export.extend(13u16.to_be_bytes());
             if self.attack == Attack::Refuse {
                 let said = "no\u{1b}]0;x\u{7}\r\n\u{9b}2J\u{202e}gpj";
@@ -313,7 +313,7 @@ impl Shared {
                 }
             }
             Phase::Read if self.attack == Attack::Flood => {
-                // An error of one part, and more to come.
+                // An error for one part, in a reply that does not end.
                 reply = b"\x66\x8e\x33\xef\0\0\x80\x01".to_vec();
                 reply.extend(&head[8..16]);
                 reply.extend(b"\0\0\0\x06\0\0\0\x05\0\0");

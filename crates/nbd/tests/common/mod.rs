@@ -1,5 +1,5 @@
-//! A server of a disk in memory with a volatile cache, which forgets of what was not flushed
-//! whichever sectors chance takes when it dies.
+//! A server of a disk in memory with a volatile cache. When it dies it loses a random choice of the
+//! unflushed sectors.
 
 use std::ops::Deref;
 use std::path::Path;
@@ -20,11 +20,11 @@ struct Content {
 pub(crate) struct Ram {
     content: Mutex<Content>,
     size: u64,
-    /// It answers each write with this errno.
+    /// The errno of its answers to writes.
     pub(crate) write_errno: AtomicU32,
-    /// It answers each flush with this errno, and forgets what was not durable.
+    /// The errno of its answers to flushes; a failed flush also loses the unflushed data.
     pub(crate) flush_errno: AtomicU32,
-    /// Flushes it was asked for.
+    /// Number of flush requests.
     pub(crate) flushes: AtomicU64,
 }
 
@@ -62,7 +62,7 @@ impl Disk for Ram {
         self.change(at, len, fua, |now| now.fill(0))
     }
 
-    /// Of what was trimmed anything may be there.
+    /// Trimmed content is kept or zeroed at random.
     fn trim(&self, at: u64, len: u64) -> Done {
         let stays = self.content.lock().rng.bool();
         match stays {
@@ -86,7 +86,7 @@ impl Disk for Ram {
         }
     }
 
-    /// Loses what was not flushed, as a machine does whose power fails: of each sector, or not.
+    /// Loses unflushed sectors at random, as in a power failure.
     fn forget(&self) {
         let Content { now, durable, rng } = &mut *self.content.lock();
         for (now, durable) in now.chunks_mut(512).zip(durable.chunks_mut(512)) {
@@ -98,7 +98,7 @@ impl Disk for Ram {
     }
 }
 
-/// A server, and what a test does to it.
+/// A server under the control of a test.
 pub(crate) struct Server(nbd::Server<Ram>);
 
 impl Deref for Server {
@@ -133,12 +133,12 @@ impl Server {
         NbdDevice::open(Path::new(&self.address()), options)
     }
 
-    /// What is durable.
+    /// The durable content.
     pub(crate) fn durable(&self) -> Vec<u8> {
         self.disk().content.lock().durable.clone()
     }
 
-    /// Somebody else writes.
+    /// Writes to the disk behind the client's back.
     pub(crate) fn overwrite(&self, at: usize, bytes: &[u8]) {
         let disk = &mut *self.disk().content.lock();
         for content in [&mut disk.now, &mut disk.durable] {

@@ -1,4 +1,4 @@
-//! Mapping a part of a file.
+//! A shared mapping of a part of a file: the memory behind a region.
 
 use std::fs::File;
 use std::ops::Range;
@@ -12,9 +12,9 @@ use stetfs_block::Span;
 
 use crate::WORD;
 
-/// A shared mapping of some words of a file, until it is dropped.
+/// A shared mapping of some words of a file. Dropping it unmaps it.
 pub(super) struct Mapping {
-    /// Begins at a page.
+    /// The first byte of a page.
     start: NonNull<u8>,
     len: usize,
     /// Bytes before the first word.
@@ -22,8 +22,8 @@ pub(super) struct Mapping {
     page: usize,
 }
 
-// SAFETY: it is an address that stays mapped as long as this lives; what lies there is reached as
-// atomics alone.
+// SAFETY: this is an address that stays mapped as long as the value lives, and the memory is only
+// accessed through atomics.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
@@ -47,7 +47,7 @@ impl Mapping {
             false => MapFlags::SHARED,
         };
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping, at a place of the kernel's choice, touches nothing else.
+        // SAFETY: a new mapping, at an address that the kernel chooses, overlaps nothing.
         let start = unsafe {
             mmap(
                 std::ptr::null_mut(),
@@ -66,25 +66,23 @@ impl Mapping {
         })
     }
 
-    /// Its words. Who touches those that are behind the end of a file that was made shorter is
-    /// killed (SIGBUS).
+    /// The mapped words. Access behind the end of a truncated file kills the process (SIGBUS).
     pub(super) fn words(&self) -> &[AtomicU64] {
         let count = (self.len - self.skew) / WORD as usize;
-        // SAFETY: they lie in the mapping, which is aligned to a page and `skew` to a word; it is
-        // shared and written by whoever likes to, which atomics allow, and any bytes make a
-        // word.
+        // SAFETY: the words lie in the mapping, which is aligned to a page, and `skew` to a word.
+        // Other processes may write to it, which atomics allow, and any bytes make a word.
         unsafe { slice::from_raw_parts(self.start.add(self.skew).cast().as_ptr(), count) }
     }
 
-    /// Has the kernel write the pages of these bytes (of the words) to where the file is, and waits
-    /// until they are durable there.
+    /// Has the kernel write the pages of these bytes (offsets into the words) to the file, and
+    /// waits until they are durable.
     pub(super) fn sync(&self, bytes: Range<usize>) -> Result<(), Errno> {
         let start = (bytes.start + self.skew) / self.page * self.page;
         let end = (bytes.end + self.skew).min(self.len);
         if start >= end {
             return Ok(());
         }
-        // SAFETY: these bytes are mapped, and it changes no content.
+        // SAFETY: these bytes are mapped, and msync changes no content.
         unsafe {
             let at = self.start.add(start).as_ptr().cast();
             msync(at, end - start, MsyncFlags::SYNC)
@@ -94,7 +92,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: nobody has a reference into it any more, for it lent them.
+        // SAFETY: no reference into the mapping exists any more, as all borrow from this value.
         let gone = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
         debug_assert!(gone.is_ok(), "{gone:?}");
     }

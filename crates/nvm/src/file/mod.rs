@@ -1,4 +1,4 @@
-//! A region in a mapped file.
+//! A region in a mapped file or block device.
 
 mod map;
 mod sync;
@@ -22,16 +22,16 @@ use crate::region::check_flush;
 use crate::words;
 use crate::{Durability, LINE, Region, WORD};
 
-/// How a fence makes durable.
+/// The way in which a fence makes content durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FlushBy {
-    /// The file is in persistent memory (DAX, mapped with MAP_SYNC): flushes of lines by the
-    /// processor, and its fence.
+    /// The file is in persistent memory (DAX, mapped with MAP_SYNC): the processor flushes lines
+    /// and fences.
     Lines(&'static str),
     /// The kernel writes pages to the disk behind the file (msync).
     Pages,
-    /// There is nothing behind the file's pages in memory (tmpfs): what was stored is there as long
-    /// as the machine runs.
+    /// There is no storage behind the file's pages (tmpfs): content lasts as long as the machine
+    /// runs.
     Stores,
 }
 
@@ -41,17 +41,17 @@ enum Means {
     Stores,
 }
 
-/// A region in a part of a file, or on a block device.
+/// A region in a part of a file or block device.
 ///
-/// The part is locked against all others who open it so, or the whole file as a volume. Its space
-/// is allocated when it is opened, so that no store meets a full disk.
+/// The part is locked against other regions on it, and against volumes on the file. Its space is
+/// allocated at opening, so that no store meets a full disk.
 ///
-/// **If somebody makes the file shorter** while it is open, the next fence fails
-/// ([`BlockError::Shrunk`]), and all later ones. But whoever touches a page that is gone before
-/// that, to load, store or flush, is killed by the kernel (SIGBUS): for an ordinary file
-/// nothing can be asked to prevent it. What was stored there is lost all the same.
+/// **If the file is truncated** while it is open, the next fence and all later ones fail
+/// ([`BlockError::Shrunk`]). But a thread that touches a page that is gone before that, to load,
+/// store or flush, is killed by the kernel (SIGBUS): there is no way to lock an ordinary file
+/// against truncation. The content stored there is lost in either case.
 pub struct FileRegion {
-    // Dropped in this order: nobody else gets the part while it is mapped.
+    // Dropped in this order: the part stays locked while it is mapped.
     map: Mapping,
     _lock: SpanLock,
     file: File,
@@ -61,28 +61,27 @@ pub struct FileRegion {
     failure: Failure,
 }
 
-/// Magic numbers of statfs: file systems whose pages have nothing behind them, or of which that
+/// Magic numbers (statfs) of file systems without storage behind their pages, and of one where that
 /// cannot be told.
 const MEMORY: [u32; 4] = [
     0x0102_1994, // tmpfs
     0x8584_58f6, // ramfs
     0x9584_58f6, // hugetlbfs
-    0x794c_7630, // overlayfs: of the one that it lies over
+    0x794c_7630, // overlayfs: depends on the file system below
 ];
 
 impl FileRegion {
-    /// Opens `part` of the file, or of the block device, at `path`. Of a device others get no part
-    /// meanwhile.
+    /// Opens `part` of the file or block device at `path`. A block device is opened exclusively.
     ///
     /// # Errors
-    /// [`BlockError::Locked`] if somebody else has a byte of it; [`BlockError::Unsuitable`] if the
-    /// part is not made of whole lines, the file ends before it does, or its space cannot be
+    /// [`BlockError::Locked`] if another process holds a byte of it; [`BlockError::Unsuitable`] if
+    /// the part is not made of whole lines, the file ends before it does, or its space cannot be
     /// allocated; [`BlockError::Open`].
     pub fn open(path: &Path, part: Span) -> Result<Self> {
         Self::open_as(path, part, LineFlush::detect())
     }
 
-    /// Opens all of it from byte `start` on, but for what is no whole line at its end.
+    /// Opens everything from byte `start` to the last whole line.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -97,12 +96,12 @@ impl FileRegion {
         Self::open(path, Span { start, len })
     }
 
-    /// Which part of the file it is.
+    /// The part of the file that this region is.
     pub fn part(&self) -> Span {
         self.part
     }
 
-    /// Where it is.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -114,7 +113,9 @@ impl FileRegion {
             .checked_add(part.len)
             .filter(|_| part.len > 0)
             .filter(|_| part.start.is_multiple_of(LINE) && part.len.is_multiple_of(LINE))
-            .ok_or_else(|| unsuitable(path, "a region is made of whole lines of 64 bytes"))?;
+            .ok_or_else(|| {
+                unsuitable(path, "the size of a region must be a multiple of 64 bytes")
+            })?;
         let (file, is_device) = open_file(path)?;
         let lock = SpanLock::take(path, &file, part)?;
         let size = size_of(&file).map_err(fail)?;
@@ -151,8 +152,8 @@ impl FileRegion {
         Ok(region)
     }
 
-    /// How a fence makes durable.
-    pub fn flush_by(&self) -> FlushBy {
+    /// The way in which a fence makes content durable.
+    pub fn write_back_by(&self) -> FlushBy {
         match &self.means {
             Means::Lines(lines) => FlushBy::Lines(lines.name()),
             Means::Pages(_) => FlushBy::Pages,
@@ -164,7 +165,7 @@ impl FileRegion {
         self.map.words()
     }
 
-    /// Whether the file is as long as it was.
+    /// Checks that the file is as long as it was.
     fn check_size(&self) -> Result<()> {
         let io = |e: Errno| BlockError::io(Op::Flush, 0, self.part.len, e.into());
         let size = size_of(&self.file).map_err(io)?;
@@ -200,10 +201,10 @@ fn unsuitable(path: &Path, reason: &str) -> BlockError {
     }
 }
 
-/// Opens the file, and says whether it is a block device.
+/// Opens the file. Returns whether it is a block device.
 fn open_file(path: &Path) -> Result<(File, bool)> {
     let fail = |e| BlockError::open(path, e);
-    // Not opening a FIFO or a terminal before its type is known.
+    // A FIFO or a terminal must not be opened, so the type is checked first.
     let kind = std::fs::metadata(path).map_err(fail)?.file_type();
     let is_device = kind.is_block_device();
     if !is_device && !kind.is_file() {
@@ -218,14 +219,14 @@ fn open_file(path: &Path) -> Result<(File, bool)> {
     Ok((options.open(path).map_err(fail)?, is_device))
 }
 
-/// Size in bytes, now, of a file or a block device.
+/// The current size in bytes of a file or a block device.
 fn size_of(mut file: &File) -> std::result::Result<u64, Errno> {
-    // No request uses the file's position.
+    // The file's position is free for use: no request depends on it.
     let end = file.seek(std::io::SeekFrom::End(0));
     end.map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))
 }
 
-/// Allocates what the file has not yet there; content stays.
+/// Allocates space where the file has none; content stays.
 fn allocate(file: &File, part: Span) -> std::result::Result<(), Errno> {
     loop {
         match rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, part.start, part.len) {
@@ -240,7 +241,7 @@ impl fmt::Debug for FileRegion {
         f.debug_struct("FileRegion")
             .field("path", &self.path)
             .field("part", &self.part)
-            .field("flush_by", &self.flush_by())
+            .field("write_back_by", &self.write_back_by())
             .finish_non_exhaustive()
     }
 }
@@ -292,7 +293,8 @@ impl Region for FileRegion {
 
     fn fence(&self) -> Result<()> {
         self.failure.check()?;
-        // Somebody's that ran beside it and failed may have dropped what is this one's.
+        // A concurrent fence that failed may have dropped content of this one: `note` returns its
+        // error.
         let durable = self.make_durable();
         self.failure.note(durable)
     }

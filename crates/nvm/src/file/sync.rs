@@ -1,4 +1,5 @@
-//! What is to be synced, and what came of it.
+//! Dirty ranges and sync failures of a mapped file: fences share one msync, and the first failure
+//! is kept.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,12 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use stetfs_block::{BlockError, Result};
 
-/// The bytes that were flushed and not synced yet: the smallest range with all of them. Pages
-/// between them cost nothing unless they were stored to, and one call means one flush of the disk.
+/// The bytes that were flushed and not synced yet: the smallest range with all of them. Clean pages
+/// between them cost nothing, and one call means one flush of the disk.
 #[derive(Debug, Default)]
 pub(super) struct Dirty {
     bytes: Mutex<Option<Range<usize>>>,
-    /// Held while somebody syncs: who finds nothing left to sync knows then that it is durable.
+    /// Held during a sync: a thread that gets it and finds nothing left to sync knows that
+    /// everything is durable.
     syncing: Mutex<()>,
 }
 
@@ -24,8 +26,8 @@ impl Dirty {
         });
     }
 
-    /// Calls `sync` with what was noted, if anything was, one after the other. A failure is to be
-    /// noted in there: who waits for this one looks for it next.
+    /// Calls `sync` with the dirty range, if there is one; calls are serialised. `sync` itself must
+    /// note a failure: threads that waited for it check for one next.
     pub(super) fn sync(&self, sync: impl FnOnce(Range<usize>) -> Result<()>) -> Result<()> {
         let _one = self.syncing.lock();
         let bytes = self.bytes.lock().take();
@@ -40,7 +42,7 @@ impl Dirty {
 #[derive(Debug, Default)]
 pub(super) struct Failure {
     why: Mutex<Option<BlockError>>,
-    /// As `why`, for those that only look.
+    /// Whether `why` is set, for checks without the lock.
     failed: AtomicBool,
 }
 
@@ -52,12 +54,15 @@ impl Failure {
         }
     }
 
-    /// What whoever fenced is told.
+    /// The result for the caller of a fence: the first failure of any fence, else `result`.
     pub(super) fn note(&self, result: Result<()>) -> Result<()> {
         if let Err(e) = result {
             let mut why = self.why.lock();
             if why.is_none() {
-                tracing::error!("the region counts as lost from here on: {e}");
+                tracing::error!(
+                    "syncing the region failed; its content may be lost and all later fences fail: \
+                     {e}"
+                );
             }
             why.get_or_insert(e);
             self.failed.store(true, Ordering::Release);
@@ -94,7 +99,7 @@ mod tests {
         );
     }
 
-    /// Whoever waited for a sync that failed is told of it, and so is everybody later.
+    /// All threads that waited for a failed sync get its error, and so do all later callers.
     #[test]
     fn a_failure_is_everybodys() {
         let (dirty, failure) = (Dirty::default(), Failure::default());
@@ -110,7 +115,7 @@ mod tests {
         dirty.note(0..8);
         fence(true).unwrap_err();
         fence(false).unwrap_err();
-        // One that was past its first look already.
+        // A fence that had passed its first check already.
         failure.note(dirty.sync(|_| Ok(()))).unwrap_err();
     }
 }

@@ -1,6 +1,6 @@
 //! POSIX access control lists: ext4's compact form on disk, the form that programs see as an
-//! attribute (`linux/posix_acl_xattr.h`), and what ties a list to a mode (POSIX 1003.1e draft 17,
-//! section 23).
+//! attribute (`linux/posix_acl_xattr.h`), and the relation of a list to a mode (POSIX 1003.1e draft
+//! 17, section 23).
 
 use crate::bytes::{le16, le32};
 use crate::error::{OnDiskError, Result, corrupt};
@@ -11,14 +11,14 @@ const DISK_VERSION: u32 = 1;
 const XATTR_VERSION: u32 = 2;
 /// Bytes of either header: the version.
 const HEADER: usize = 4;
-/// Bytes of an entry on disk that needs no id.
+/// Bytes of an entry without an id on disk.
 const SHORT: usize = 4;
 /// Bytes of an entry with an id.
 const LONG: usize = 8;
-/// `ACL_UNDEFINED_ID`: the id field of entries that need none.
+/// `ACL_UNDEFINED_ID`: the id field of entries without an id.
 const NO_ID: u32 = u32::MAX;
 
-/// Whom an entry is for. The order is the one a list must have.
+/// The subject of an entry. The order is that of the entries in a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Tag {
     /// `ACL_USER_OBJ`: the owner.
@@ -29,7 +29,7 @@ pub enum Tag {
     GroupObj,
     /// `ACL_GROUP`: this group id.
     Group(u32),
-    /// `ACL_MASK`: bounds what users, the group and groups may do.
+    /// `ACL_MASK`: limits the permissions of users, the group and groups.
     Mask,
     /// `ACL_OTHER`: everyone else.
     Other,
@@ -70,32 +70,32 @@ impl Tag {
 /// One entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AclEntry {
-    /// Whom it is for.
+    /// The subject.
     pub tag: Tag,
     /// Read 4, write 2, execute 1.
     pub perm: u8,
 }
 
-/// A list that programs may not set.
+/// The error for a list that programs may not set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AclError {
     /// Not a list. EINVAL.
     #[error("invalid ACL: {0}")]
     Invalid(&'static str),
-    /// A version nobody knows. EOPNOTSUPP.
+    /// An unknown version. EOPNOTSUPP.
     #[error("ACL version {0}")]
     Version(u32),
 }
 
-/// A valid list: owner, users, group, groups, mask, other; the three of the mode are there, and the
-/// mask if there is a user or group. (One read from disk may name a user or group twice, as the
-/// kernel allows it.)
+/// A valid list: owner, users, group, groups, mask, other. The three of the mode are always there,
+/// and the mask if there is a user or group. (A list read from disk may name a user or group twice,
+/// as the kernel allows it.)
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Acl {
     entries: Vec<AclEntry>,
 }
 
-/// The permissions of one class in a mode, as an entry has them.
+/// The permissions of one class of a mode, in the form of an entry.
 fn class(mode: u32, shift: u32) -> u8 {
     (mode >> shift & 7) as u8
 }
@@ -103,7 +103,7 @@ fn class(mode: u32, shift: u32) -> u8 {
 /// Checks order, required entries and permissions.
 fn check(entries: &[AclEntry]) -> core::result::Result<(), AclError> {
     let rank = |e: &AclEntry| e.tag.raw();
-    // User and group entries may come in any order of ids, everything else once.
+    // User and group entries may come in any order of ids; all other entries occur once.
     let ordered = entries
         .is_sorted_by(|a, b| rank(a) < rank(b) || (rank(a) == rank(b) && a.tag.id().is_some()));
     if !ordered {
@@ -129,7 +129,7 @@ fn check(entries: &[AclEntry]) -> core::result::Result<(), AclError> {
 }
 
 impl Acl {
-    /// A list of these entries, if they are valid and name nobody twice.
+    /// A list of these entries, if they are valid and no user or group is named twice.
     pub fn new(entries: Vec<AclEntry>) -> core::result::Result<Acl, AclError> {
         check(&entries)?;
         let mut tags: Vec<Tag> = entries.iter().map(|e| e.tag).collect();
@@ -236,7 +236,7 @@ impl Acl {
         out
     }
 
-    /// The nine permission bits a file with this access list has: where there is a mask, it is the
+    /// The nine permission bits of a file with this access list: if there is a mask, it gives the
     /// group's bits.
     #[must_use]
     pub fn mode_bits(&self) -> u32 {
@@ -252,8 +252,8 @@ impl Acl {
         })
     }
 
-    /// Whether the mode says all: there is no user, group or mask entry, so the list need not be
-    /// stored.
+    /// Whether the mode is equivalent: there is no user, group or mask entry, so the list need not
+    /// be stored.
     #[must_use]
     pub fn is_minimal(&self) -> bool {
         self.entries
@@ -261,14 +261,14 @@ impl Acl {
             .all(|e| matches!(e.tag, Tag::UserObj | Tag::GroupObj | Tag::Other))
     }
 
-    /// Changes an access list as chmod(2) to `mode` does.
+    /// Changes an access list as chmod(2) does to `mode`.
     pub fn chmod(&mut self, mode: u32) {
         self.for_classes(|perm, shift| *perm = class(mode, shift));
     }
 
-    /// With `self` as the default list of the parent directory: access list and mode of a new file
-    /// that is to be created with `mode` (the umask does not apply). No list if the mode says
-    /// all. A new directory takes over the default list, too.
+    /// Derives the access list and mode of a new file created with `mode`, from `self` as the
+    /// default list of its parent directory (the umask does not apply). The list is `None` if the
+    /// mode is equivalent. A new directory inherits the default list, too.
     #[must_use]
     pub fn inherit(&self, mode: u32) -> (Option<Acl>, u32) {
         let mut access = self.clone();
@@ -277,7 +277,7 @@ impl Acl {
         ((!access.is_minimal()).then_some(access), mode)
     }
 
-    /// The entry that the group bits of a mode mean.
+    /// The entry that the group bits of a mode correspond to.
     fn group_class(&self) -> Tag {
         if self.entries.iter().any(|e| e.tag == Tag::Mask) {
             Tag::Mask
@@ -286,7 +286,7 @@ impl Acl {
         }
     }
 
-    /// Calls `f` with the permissions that correspond to a class of the mode, and that class's
+    /// Calls `f` with the permissions that correspond to each class of the mode, and that class's
     /// shift.
     fn for_classes(&mut self, f: impl Fn(&mut u8, u32)) {
         let group = self.group_class();

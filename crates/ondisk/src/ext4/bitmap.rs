@@ -11,7 +11,7 @@ pub fn is_set(map: &[u8], i: usize) -> bool {
     map.get(i / 8).is_none_or(|b| b & (1 << (i % 8)) != 0)
 }
 
-/// Sets bit `i`; answers whether it was clear before.
+/// Sets bit `i`; returns whether it was clear before.
 pub fn set(map: &mut [u8], i: usize) -> bool {
     match map.get_mut(i / 8) {
         Some(b) => {
@@ -23,7 +23,7 @@ pub fn set(map: &mut [u8], i: usize) -> bool {
     }
 }
 
-/// Clears bit `i`; answers whether it was set before.
+/// Clears bit `i`; returns whether it was set before.
 pub fn clear(map: &mut [u8], i: usize) -> bool {
     match map.get_mut(i / 8) {
         Some(b) => {
@@ -35,8 +35,8 @@ pub fn clear(map: &mut [u8], i: usize) -> bool {
     }
 }
 
-/// Gives `f` the bytes that `bits` touches as numbers, one or eight of them at a time, each with a
-/// mask of its bits that belong to it, and puts what comes back in their place.
+/// Calls `f` with the bytes that `bits` touches as numbers, one or eight bytes at a time, each with
+/// a mask of the bits in range, and stores the result in their place.
 fn for_masks(map: &mut [u8], bits: Range<usize>, mut f: impl FnMut(u64, u64) -> u64) {
     if bits.is_empty() {
         return;
@@ -65,7 +65,7 @@ fn for_masks(map: &mut [u8], bits: Range<usize>, mut f: impl FnMut(u64, u64) -> 
     }
 }
 
-/// Sets all bits of `bits`; answers how many were clear.
+/// Sets all bits of `bits`; returns how many were clear.
 pub fn set_range(map: &mut [u8], bits: Range<usize>) -> usize {
     let mut changed = 0;
     for_masks(map, bits, |word, mask| {
@@ -75,7 +75,7 @@ pub fn set_range(map: &mut [u8], bits: Range<usize>) -> usize {
     changed
 }
 
-/// Clears all bits of `bits`; answers how many were set.
+/// Clears all bits of `bits`; returns how many were set.
 pub fn clear_range(map: &mut [u8], bits: Range<usize>) -> usize {
     let mut changed = 0;
     for_masks(map, bits, |word, mask| {
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Bytes that are alike for a while, as those of bitmaps are.
+    /// Bytes with runs of equal values, as in bitmaps.
     fn runs() -> impl Strategy<Value = Vec<u8>> {
         let byte = prop_oneof![Just(0), Just(0xff), any::<u8>()];
         let run = (byte, 1usize..30).prop_map(|(byte, len)| vec![byte; len]);

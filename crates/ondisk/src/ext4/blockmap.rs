@@ -1,26 +1,27 @@
 //! Block maps of ext2 and ext3 ("Direct/Indirect Block Addressing" in the ext4 documentation).
 //!
-//! `i_block` holds 15 block numbers: 12 of the file's first blocks, then one each of a block of
-//! block numbers (indirect), of a block of those (double), and of a block of these (triple). Zero
-//! is a hole, of whatever size hangs below it.
+//! `i_block` holds 15 block numbers: those of the file's first 12 blocks, then one each of an
+//! indirect block (which holds block numbers), of a double indirect block (which holds numbers of
+//! indirect blocks), and of a triple indirect block. Zero is a hole, of the size of everything
+//! below it.
 
 use crate::bytes::{le32, put};
 use crate::num::{count32, to_usize};
 
-/// Block numbers in `i_block` that name data.
+/// Number of block numbers in `i_block` that refer to data.
 pub const DIRECT: usize = 12;
 /// Levels of indirect blocks below the last number in `i_block`.
 pub const MAX_LEVELS: u32 = 3;
 /// Bytes of a block number.
 const WIDTH: usize = 4;
 
-/// Block number `index` of `i_block` or of an indirect block; 0, as a hole, past the end.
+/// Block number `index` of `i_block` or of an indirect block; 0, like a hole, past the end.
 #[must_use]
 pub fn pointer(bytes: &[u8], index: usize) -> u32 {
     le32(bytes, index.saturating_mul(WIDTH)).unwrap_or(0)
 }
 
-/// How many of the block numbers `from..to` are 0, from the first on.
+/// The number of consecutive zeros among the block numbers `from..to`, from the first on.
 #[must_use]
 pub fn leading_holes(bytes: &[u8], from: usize, to: usize) -> usize {
     const ROW: usize = 64;
@@ -43,7 +44,7 @@ pub fn set_pointer(bytes: &mut [u8], index: usize, nr: u32) -> Option<()> {
     put(bytes, index.checked_mul(WIDTH)?, &nr.to_le_bytes())
 }
 
-/// Whether an indirect block names nothing.
+/// Whether an indirect block holds no block number.
 #[must_use]
 pub fn is_empty(bytes: &[u8]) -> bool {
     bytes.iter().all(|b| *b == 0)
@@ -52,7 +53,7 @@ pub fn is_empty(bytes: &[u8]) -> bool {
 /// The file blocks below one number of `i_block`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Branch {
-    /// Which number of `i_block`.
+    /// Index of the number in `i_block`.
     pub index: usize,
     /// Levels of indirect blocks below it: 0 for the first 12.
     pub levels: u32,
@@ -60,14 +61,14 @@ pub struct Branch {
     pub first: u64,
 }
 
-/// What follows from the block size.
+/// Sizes that follow from the block size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     bits: u32,
 }
 
 impl Shape {
-    /// For blocks of `block_size` bytes, a power of two of at least 1024.
+    /// The shape for blocks of `block_size` bytes, a power of two of at least 1024.
     #[must_use]
     pub fn new(block_size: u32) -> Shape {
         Shape {
@@ -117,8 +118,8 @@ impl Shape {
         None
     }
 
-    /// The file blocks whose numbers stand beside that of `block`: those of its indirect block, or
-    /// the direct ones. Empty past the end.
+    /// The file blocks whose numbers are stored beside that of `block`: those of its indirect
+    /// block, or the direct ones. Empty past the end.
     #[must_use]
     pub fn leaf(&self, block: u64) -> core::ops::Range<u64> {
         match self.branch(block) {
@@ -131,9 +132,9 @@ impl Shape {
         }
     }
 
-    /// Largest size of a block-mapped file, bytes: what the map can name, and what `i_blocks` can
-    /// count (`bits`: 32 of sectors, or with `huge_file` 48 of blocks) with all indirect blocks
-    /// there.
+    /// Maximum size of a block-mapped file in bytes. The map limits it, and so does `i_blocks` (32
+    /// bits of sectors, or with `huge_file` 48 bits of blocks), which also counts all indirect
+    /// blocks.
     #[must_use]
     pub fn max_file_size(&self, huge_file: bool) -> u64 {
         let block_size = (WIDTH as u64) << self.bits;
@@ -142,17 +143,26 @@ impl Shape {
         } else {
             u64::from(u32::MAX) / (block_size / 512)
         };
-        let (per, per2) = (self.span(1), self.span(2));
-        let maps = 1 + (1 + per) + (1 + per + per2);
-        let most = self.end();
-        // Without all of the triple branch fewer indirect blocks are needed; as Linux, nobody
-        // counts those.
-        let blocks = if most + maps > countable {
-            countable - maps.min(countable)
-        } else {
-            most
+        let blocks = match self.end() + self.maps_of(self.end()) <= countable {
+            true => self.end(),
+            // As Linux since 5.16: as many maps are taken off as that many blocks need.
+            false => countable - self.maps_of(countable).min(countable),
         };
         blocks * block_size
+    }
+
+    /// The number of indirect blocks that map this many blocks from the start of a file.
+    fn maps_of(&self, blocks: u64) -> u64 {
+        let (mut left, mut maps) = (blocks.saturating_sub(DIRECT as u64), 0);
+        for depth in 1..=3 {
+            let here = left.min(self.span(depth));
+            left -= here;
+            // Each level of the branch, down to the blocks that name data.
+            maps += (1..=depth)
+                .map(|level| here.div_ceil(self.span(level)))
+                .sum::<u64>();
+        }
+        maps
     }
 }
 
@@ -208,14 +218,14 @@ mod tests {
     #[test]
     fn sizes_are_those_of_linux() {
         // 16 GiB and a little with 1 KiB blocks; with 4 KiB blocks 2 TiB less the maps, or 4 TiB
-        // and a little.
+        // and a little. The sizes are those that the kernel's ftruncate(2) takes.
         assert_eq!(Shape::new(1024).max_file_size(true), 17_247_252_480);
         assert_eq!(Shape::new(1024).max_file_size(false), 17_247_252_480);
         assert_eq!(Shape::new(4096).max_file_size(true), 4_402_345_721_856);
-        assert_eq!(
-            Shape::new(4096).max_file_size(false),
-            (u64::from(u32::MAX) / 8 - (1 + 1025 + 1 + 1024 + 1024 * 1024)) * 4096
-        );
+        assert_eq!(Shape::new(4096).max_file_size(false), 2_196_873_666_560);
+        // Fewer blocks than the whole triple branch would have maps.
+        assert!(Shape::new(32 << 10).max_file_size(false) > 1 << 40);
+        assert!(Shape::new(64 << 10).max_file_size(false) > 1 << 40);
     }
 
     #[test]

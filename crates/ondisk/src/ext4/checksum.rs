@@ -78,7 +78,7 @@ const CRC32_BE_TABLE: [u32; 256] = {
     table
 };
 
-/// How a volume protects its metadata, from its features.
+/// The protection of a volume's metadata, from its features.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChecksumMode {
     /// No checksums at all.
@@ -106,17 +106,16 @@ impl ChecksumMode {
     }
 }
 
-/// A word of a structure that nothing uses, so that its checksum can stay what it is. A CRC is
-/// linear: each bit of the word flips a set of bits of the checksum, whatever else the structure
-/// holds, and the 32 sets are a basis. So what changes in one sector need not change a checksum in
-/// another.
+/// An unused word of a structure, whose value keeps the checksum constant. A CRC is linear: each
+/// bit of the word flips a fixed set of bits of the checksum, whatever else the structure holds,
+/// and the 32 sets are a basis. So a change in one sector need not change a checksum in another.
 pub(crate) struct SpareWord {
-    /// By their highest bit: a set, and the word that flips it.
+    /// By highest bit: a set, and the word that flips it.
     basis: [(u32, u32); 32],
 }
 
 impl SpareWord {
-    /// `compute` gives the checksum of one such structure for a value of the word.
+    /// `compute` returns the checksum of such a structure for a value of the word.
     pub(crate) fn new(mut compute: impl FnMut(u32) -> u32) -> SpareWord {
         let zero = compute(0);
         let mut basis = [(0u32, 0u32); 32];
@@ -131,14 +130,15 @@ impl SpareWord {
         SpareWord { basis }
     }
 
-    /// The word's value with which a structure has `checksum` that has `zero` with none.
+    /// The value of the word for which a structure has `checksum`; `zero` is its checksum for the
+    /// word 0.
     pub(crate) fn keeping(&self, checksum: u32, zero: u32) -> Option<u32> {
         let (rest, word) = reduce(&self.basis, checksum ^ zero, 0);
         (rest == 0).then_some(word)
     }
 }
 
-/// Takes the members of a basis that are in `flips` out of it.
+/// Reduces `flips` by the members of the basis.
 fn reduce(basis: &[(u32, u32); 32], mut flips: u32, mut word: u32) -> (u32, u32) {
     for bit in (0..32).rev() {
         if let Some((set, by)) = basis.get(bit)
@@ -161,7 +161,7 @@ pub fn inode_seed(csum_seed: u32, ino: u32, generation: u32) -> u32 {
 }
 
 /// CRC-32C over `bytes` in which the `len` bytes at `hole` count as zero (a checksum field, `len` ≤
-/// 4). A hole past the end is no hole.
+/// 4). A hole past the end has no effect.
 #[must_use]
 pub(crate) fn crc32c_with_hole(seed: u32, bytes: &[u8], hole: usize, len: usize) -> u32 {
     const ZERO: [u8; 4] = [0; 4];
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn known_answers() {
-        // The catalogue's check value of CRC-32C, with the final inversion applied.
+        // The standard check value of CRC-32C, with the final inversion applied.
         assert_eq!(!ext4_crc32c(!0, b"123456789"), 0xE306_9283);
         // CRC-16/ARC.
         assert_eq!(crc16(0, b"123456789"), 0xBB3D);

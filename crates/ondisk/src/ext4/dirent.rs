@@ -2,12 +2,11 @@
 //! documentation).
 //!
 //! The entries of a block cover it without gaps: `rec_len` leads from one to the next, and the last
-//! one ends where the block (or, with `metadata_csum`, its 12-byte tail) begins to be something
-//! else. Room for a new name is an entry with inode 0, or the slack of an entry that is longer than
-//! its name needs.
+//! one ends at the end of the block or, with `metadata_csum`, at its 12-byte tail. Room for a new
+//! name is an entry with inode 0, or the slack of an entry that is longer than its name needs.
 //!
 //! Functions that change a block check the chain before they touch a byte; after an error the block
-//! is as it was. Checksums are apart: change, then [`update_checksum`].
+//! is unchanged. They do not update the checksum: call [`update_checksum`] after a change.
 
 mod change;
 mod entry;

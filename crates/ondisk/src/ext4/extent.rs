@@ -3,10 +3,9 @@
 //! A node is a header and sorted 12-byte entries: in a leaf (depth 0) extents, above it pointers to
 //! lower nodes. The root fills the 60 bytes of `i_block`; every other node fills a block, whose
 //! checksum follows the last entry that would fit. [`Node`] works on any byte container.
-//! [`Node::new`] makes access safe; [`Node::check`] makes the content trustworthy. A child's first
-//! entry starts at the logical block that its parent's entry names: Linux refuses leaves where it
-//! does not, so writers keep it; [`check`](Node::check) only asks that the child stays in its
-//! range.
+//! [`Node::new`] makes access safe; [`Node::check`] verifies the content. A child's first entry
+//! starts at the logical block in its parent's entry: Linux refuses other leaves, so writers keep
+//! to it. [`check`](Node::check) only requires that the child stays in its range.
 
 mod node;
 #[cfg(test)]
@@ -23,7 +22,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// `eh_magic`.
 pub const MAGIC: u16 = 0xF30A;
-/// Deepest tree; more would map more blocks than a file can have.
+/// Maximum depth; a deeper tree would map more blocks than a file can have.
 pub const MAX_DEPTH: u16 = 5;
 /// Longest initialised extent, blocks.
 pub const MAX_LEN: u32 = 32768;
@@ -84,7 +83,7 @@ pub struct Extent {
     pub len: u32,
     /// First block on the volume, 48 bits.
     pub start: u64,
-    /// Allocated, but reads as zeros.
+    /// Whether it is allocated, but reads as zeros.
     pub unwritten: bool,
 }
 
@@ -126,15 +125,15 @@ impl Extent {
         }
     }
 
-    /// The extent of a leaf's entry (12 bytes), as it stands there.
+    /// Decodes a leaf's entry (12 bytes).
     #[must_use]
     pub fn from_entry(entry: &[u8]) -> Option<Extent> {
         let raw = RawExtent::read_from_bytes(entry).ok()?;
         Some(Extent::decode(&raw))
     }
 
-    /// `ee_len` of more than 32768 means unwritten, with 32768 added. So a length of exactly 32768
-    /// is an initialised extent.
+    /// `ee_len` above 32768 means unwritten, with 32768 added. So a length of exactly 32768 is an
+    /// initialised extent.
     fn decode(raw: &RawExtent) -> Self {
         let len = u32::from(raw.len.get());
         let unwritten = len > MAX_LEN;
@@ -167,7 +166,7 @@ impl Extent {
 /// An entry above the leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Index {
-    /// First logical block that the child covers; up to the next entry's.
+    /// First logical block that the child covers; it covers up to the next entry's.
     pub block: u32,
     /// Block of the child on the volume, 48 bits.
     pub child: u64,
@@ -209,14 +208,14 @@ fn tail_offset(block: &[u8]) -> Option<usize> {
     (off + 4 <= block.len()).then_some(off)
 }
 
-/// `et_checksum` of a node block as it should be. `seed` is the inode's
-/// ([`csum_seed`](super::inode::InodeView::csum_seed)). The root in the inode has none.
+/// The correct `et_checksum` of a node block. `seed` is the inode's
+/// ([`csum_seed`](super::inode::InodeView::csum_seed)). The root in the inode has no checksum.
 #[must_use]
 pub fn block_checksum(seed: u32, block: &[u8]) -> Option<u32> {
     Some(ext4_crc32c(seed, block.get(..tail_offset(block)?)?))
 }
 
-/// Whether a node block's checksum is right. `seed` is `None` without `metadata_csum`: then it is.
+/// Whether a node block's checksum is valid; always if `seed` is `None` (no `metadata_csum`).
 #[must_use]
 pub fn verify_block_checksum(seed: Option<u32>, block: &[u8]) -> bool {
     let Some(seed) = seed else { return true };
@@ -225,7 +224,7 @@ pub fn verify_block_checksum(seed: Option<u32>, block: &[u8]) -> bool {
         .is_some_and(|c| Some(c) == block_checksum(seed, block))
 }
 
-/// Stores the right checksum in a node block, if the volume has them.
+/// Stores the checksum in a node block, if the volume has checksums.
 pub fn update_block_checksum(seed: Option<u32>, block: &mut [u8]) -> Result<()> {
     let Some(seed) = seed else { return Ok(()) };
     let csum = block_checksum(seed, block).zip(tail_offset(block));

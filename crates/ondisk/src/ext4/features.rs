@@ -32,7 +32,7 @@ bitflags! {
         const SPARSE_SUPER2 = 0x200;
         /// The journal has a fast-commit area.
         const FAST_COMMIT = 0x400;
-        /// Inode numbers and the UUID must not change (encryption IVs hang on them).
+        /// Inode numbers and the UUID must not change (encryption IVs depend on them).
         const STABLE_INODES = 0x800;
         /// Orphans are kept in the file `s_orphan_file_inum`.
         const ORPHAN_FILE = 0x1000;
@@ -233,6 +233,30 @@ pub struct Features {
     /// `s_feature_ro_compat`.
     pub ro_compat: RoCompat,
 }
+
+/// Incompatible features that StetFS writes, but for states of a volume.
+pub const WRITTEN_INCOMPAT: Incompat = Incompat::FILETYPE
+    .union(Incompat::META_BG)
+    .union(Incompat::EXTENTS)
+    .union(Incompat::BIT64)
+    .union(Incompat::FLEX_BG)
+    .union(Incompat::LARGEDIR)
+    .union(Incompat::MMP)
+    .union(Incompat::EA_INODE)
+    .union(Incompat::INLINE_DATA)
+    .union(Incompat::CSUM_SEED);
+
+/// Read-only compatible features that StetFS maintains when it writes, but for states of a volume.
+pub const WRITTEN_RO_COMPAT: RoCompat = RoCompat::SPARSE_SUPER
+    .union(RoCompat::LARGE_FILE)
+    .union(RoCompat::HUGE_FILE)
+    .union(RoCompat::GDT_CSUM)
+    .union(RoCompat::DIR_NLINK)
+    .union(RoCompat::BIGALLOC)
+    .union(RoCompat::EXTRA_ISIZE)
+    .union(RoCompat::QUOTA)
+    .union(RoCompat::PROJECT)
+    .union(RoCompat::METADATA_CSUM);
 
 impl fmt::Display for Features {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -69,8 +69,8 @@ assert_layout!(RawGroupDesc, 64, {
     inode_bitmap_csum_hi: 0x3A, reserved: 0x3C,
 });
 
-/// A decoded descriptor. It remembers whether it has high halves; without them the setters
-/// store only the low half (callers keep 32-bit volumes below 2³² blocks).
+/// A decoded descriptor. It records whether it has high halves; without them the setters store only
+/// the low half (callers keep 32-bit volumes below 2³² blocks).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GroupDesc {
     raw: RawGroupDesc,
@@ -106,9 +106,10 @@ impl GroupDesc {
         }
     }
 
-    /// Decodes one descriptor; `bytes` is exactly the volume's descriptor size (32, or 64 and
-    /// more). Any bytes decode: whether the numbers lie inside the volume is for
-    /// [`Geometry::check_group_desc`](super::superblock::Geometry::check_group_desc).
+    /// Decodes one descriptor; `bytes` has exactly the volume's descriptor size (32, or 64 and
+    /// more). Any bytes decode:
+    /// [`Geometry::check_group_desc`](super::superblock::Geometry::check_group_desc) checks whether
+    /// the numbers lie inside the volume.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let mut d = Self::zeroed(bytes.len());
         let used = if d.wide {
@@ -134,8 +135,8 @@ impl GroupDesc {
         Ok(())
     }
 
-    /// [`encode`](Self::encode), then the checksum over all of `bytes`; the descriptor takes it
-    /// too.
+    /// [`encode`](Self::encode), then the checksum over all of `bytes`, which is also stored in
+    /// `self`.
     pub fn encode_with_checksum(
         &mut self,
         bytes: &mut [u8],
@@ -188,13 +189,13 @@ impl GroupDesc {
         self.raw.checksum.get()
     }
 
-    /// Whether `csum`, a full bitmap checksum, is what this descriptor holds for its block bitmap.
+    /// Whether the full bitmap checksum `csum` matches that of the block bitmap in this descriptor.
     #[must_use]
     pub fn block_bitmap_csum_matches(&self, csum: u32) -> bool {
         self.block_bitmap_csum() == self.stored_part(csum)
     }
 
-    /// Whether `csum`, a full bitmap checksum, is what this descriptor holds for its inode bitmap.
+    /// Whether the full bitmap checksum `csum` matches that of the inode bitmap in this descriptor.
     #[must_use]
     pub fn inode_bitmap_csum_matches(&self, csum: u32) -> bool {
         self.inode_bitmap_csum() == self.stored_part(csum)
@@ -205,8 +206,8 @@ impl GroupDesc {
     }
 }
 
-/// `bg_checksum` of descriptor number `group` in `bytes` (the volume's whole descriptor size);
-/// `None` when the volume has no descriptor checksums.
+/// The correct `bg_checksum` of descriptor number `group` in `bytes` (the volume's whole descriptor
+/// size); `None` when the volume has no descriptor checksums.
 #[must_use]
 pub fn compute_checksum(bytes: &[u8], group: u32, mode: &ChecksumMode) -> Option<u16> {
     match mode {
@@ -228,13 +229,13 @@ pub fn compute_checksum(bytes: &[u8], group: u32, mode: &ChecksumMode) -> Option
     }
 }
 
-/// Whether the descriptor's checksum is right (always, when the volume has none).
+/// Whether the descriptor's checksum is valid (always, if the volume has none).
 #[must_use]
 pub fn verify_checksum(bytes: &[u8], group: u32, mode: &ChecksumMode) -> bool {
     compute_checksum(bytes, group, mode).is_none_or(|c| le16(bytes, CHECKSUM_OFFSET) == Some(c))
 }
 
-/// Stores the right checksum, if the volume has them.
+/// Stores the checksum, if the volume has checksums.
 pub fn update_checksum(bytes: &mut [u8], group: u32, mode: &ChecksumMode) -> Result<()> {
     if let Some(c) = compute_checksum(bytes, group, mode) {
         let have = bytes.len();

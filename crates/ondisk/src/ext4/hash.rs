@@ -16,35 +16,35 @@ pub enum HashKind {
     Tea,
 }
 
-/// A hash function and how it reads bytes above 127: `char` differs between machines, so ext4 has
-/// both.
+/// A hash function and its treatment of bytes above 127: `char` is signed on some machines and
+/// unsigned on others, so ext4 has both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct HashVersion {
     /// The function.
     pub kind: HashKind,
-    /// Bytes are unsigned.
+    /// Whether bytes are unsigned.
     pub unsigned: bool,
 }
 
-/// A name's place in a directory index.
+/// The hash of a name in a directory index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct NameHash {
-    /// What the index is ordered by. Even: in an index, bit 0 says that the hash began in the
-    /// block before.
+    /// The sort key of the index. It is even: in an index, bit 0 says that names with the hash
+    /// began in the previous block.
     pub major: u32,
     /// Orders names of equal `major` in a directory stream; not in the index.
     pub minor: u32,
 }
 
-/// Hash that the kernel gives out as the end of a directory stream, so no name may have it
+/// The hash that the kernel returns as the end of a directory stream, so no name may have it
 /// (`EXT4_HTREE_EOF_32BIT << 1`).
 const EOF: u32 = 0x7fff_ffff << 1;
-/// `buf` of MD4, for volumes without a seed.
+/// The initial MD4 state for volumes without a seed.
 const NO_SEED: [u32; 4] = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476];
 
 impl HashVersion {
-    /// From `hash_version` of an index root or `s_def_hash_version`, with the signedness of the
-    /// volume (`s_flags`) where the version leaves it open.
+    /// Decodes `hash_version` of an index root or `s_def_hash_version`; the volume's signedness
+    /// (`s_flags`) applies if the version leaves it open.
     pub fn on_volume(raw: u8, flags: SuperFlags) -> Result<HashVersion> {
         let kind = match raw {
             0 | 3 => HashKind::Legacy,
@@ -62,7 +62,8 @@ impl HashVersion {
         })
     }
 
-    /// The byte to store in a new index root. Signedness is the volume's and is not stored.
+    /// The byte to store in a new index root. Signedness is a property of the volume and is not
+    /// stored.
     #[must_use]
     pub fn root_byte(self) -> u8 {
         match self.kind {
@@ -97,7 +98,7 @@ impl HashVersion {
         }
     }
 
-    /// A byte as the machine's `char` would widen it.
+    /// Widens a byte as `char` of the volume's kind.
     fn widen(self, byte: u8) -> u32 {
         if self.unsigned {
             u32::from(byte)
@@ -106,8 +107,8 @@ impl HashVersion {
         }
     }
 
-    /// A piece of a name as `N` words, each from four bytes, the first highest. Missing bytes are
-    /// the piece's length. Sign-extended bytes add into the ones before them.
+    /// A piece of a name as `N` words of four bytes each, the first byte highest. Missing bytes are
+    /// filled with the piece's length. Sign-extended bytes borrow from the ones before them.
     fn words<const N: usize>(self, piece: &[u8]) -> [u32; N] {
         let pad = (low32(piece.len() as u64) & 0xff) * 0x0101_0101;
         let mut words = [pad; N];
@@ -124,7 +125,7 @@ impl HashVersion {
         for &b in name {
             let [h0, h1] = last;
             let h = h1.wrapping_add(h0 ^ self.widen(b).wrapping_mul(7_152_373));
-            // Keep it below 2^31, so that the doubled result fits.
+            // The value stays below 2^31, so that the doubled result fits.
             last = [
                 if h & 0x8000_0000 != 0 {
                     h.wrapping_sub(0x7fff_ffff)
@@ -204,7 +205,7 @@ mod tests {
     use std::io::Write;
     use std::process::Command;
 
-    /// `debugfs -f` with one `dx_hash` per case; its answers in order.
+    /// Runs `debugfs -f` with one `dx_hash` per case; returns its answers in order.
     fn debugfs_hashes(cases: &[(u8, Option<&str>, Vec<u8>)]) -> Vec<NameHash> {
         let mut script = tempfile::NamedTempFile::new().unwrap();
         for (version, seed, name) in cases {
@@ -254,8 +255,8 @@ mod tests {
             Some("7d5a2f10-93be-4c86-a1d4-0e6f8b7c2935"),
             Some("ffffffff-ffff-ffff-8000-000000000001"),
         ];
-        // Every length, ASCII and bytes that signedness changes; no quotes and control bytes, which
-        // debugfs takes for itself.
+        // Every length, ASCII and bytes that depend on signedness; no quotes and control bytes,
+        // which debugfs interprets itself.
         let mut random = 0x2545_f491_4f6c_dd1du64;
         let mut cases = Vec::new();
         for len in (1..=255).chain([1, 2, 3, 4, 5, 8, 16, 31, 32, 33].repeat(20)) {

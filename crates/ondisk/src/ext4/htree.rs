@@ -1,16 +1,16 @@
 //! Index blocks of hashed directories ("Hash Tree Directories" in the ext4 documentation).
 //!
 //! Block 0 of an indexed directory is the root (`dx_root`), further index blocks are nodes
-//! (`dx_node`), the leaves are linear blocks (see `dirent`). To code that does not know the index,
-//! a root looks like a block with "." and ".." and a node like one free entry; the index lies in
-//! the slack.
+//! (`dx_node`), the leaves are linear blocks (see `dirent`). Code that ignores the index reads a
+//! root as a block with "." and ".." and a node as one free entry: the index lies in the slack.
 //!
-//! An index block maps hashes to blocks of the directory. Entry 0 has no hash (its place holds
-//! `limit` and `count`) and stands for all hashes below entry 1's. Entry `i` leads to hashes from
-//! its own up to the next entry's. Bit 0 of an entry's hash says that names with that hash also lie
-//! in the block before.
+//! An index block maps hashes to blocks of the directory. Entry 0 has no hash (its field holds
+//! `limit` and `count`) and covers all hashes below entry 1's. Entry `i` covers hashes from its own
+//! up to the next entry's. Bit 0 of an entry's hash says that names with that hash also lie in the
+//! previous block.
 //!
-//! Checksums are apart: change, then [`update_checksum`].
+//! Functions that change a block do not update the checksum: call [`update_checksum`] after a
+//! change.
 
 use super::checksum::ext4_crc32c;
 use super::dirent::{self, DirLayout, decode_rec_len, encode_rec_len, min_rec_len};
@@ -21,16 +21,16 @@ use crate::error::{OnDiskError, Result, corrupt};
 const WHAT: &str = "directory index";
 /// Bytes of one entry: hash and block.
 const ENTRY: usize = 8;
-/// Where `dx_root_info` starts: behind "." and "..".
+/// Offset of `dx_root_info`: behind "." and "..".
 const INFO: usize = 24;
-/// `info_length`, the only one there is.
+/// The only valid `info_length`.
 const INFO_LEN: u8 = 8;
 /// Bytes of `dx_tail`: reserved word and checksum.
 const TAIL_LEN: usize = 8;
 /// Bits of an entry's block field that are a block number; the kernel ignores the others.
 const BLOCK_MASK: u32 = 0x0fff_ffff;
 
-/// Which index block.
+/// The kind of an index block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NodeKind {
     /// Block 0.
@@ -39,17 +39,17 @@ pub enum NodeKind {
     Node,
 }
 
-/// What a volume's index blocks look like.
+/// The format of a volume's index blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IndexLayout {
-    /// Blocks end in a checksum (`metadata_csum`).
+    /// Whether blocks end in a checksum (`metadata_csum`).
     pub tail: bool,
     /// Highest `indirect_levels`: 1, or 2 with `large_dir`.
     pub max_levels: u8,
 }
 
 impl IndexLayout {
-    /// `limit` of an index block of `block_size` bytes: how many entries it holds.
+    /// The `limit` of an index block of `block_size` bytes: the maximum number of entries.
     #[must_use]
     pub fn limit(&self, kind: NodeKind, block_size: usize) -> usize {
         let used = entries_at(kind) + if self.tail { TAIL_LEN } else { 0 };
@@ -78,15 +78,15 @@ pub struct IndexEntry {
 }
 
 impl IndexEntry {
-    /// Whether names with hash `major` that a lookup did not find in the block before may lie
-    /// behind this entry.
+    /// Whether names with hash `major` that were not found in the previous block may be behind this
+    /// entry.
     #[must_use]
     pub fn continues(&self, major: u32) -> bool {
         self.hash == major | 1
     }
 }
 
-/// Where the entries of an index block start, bytes.
+/// Offset of the entries of an index block in bytes.
 const fn entries_at(kind: NodeKind) -> usize {
     match kind {
         NodeKind::Root => INFO + INFO_LEN as usize,
@@ -94,7 +94,7 @@ const fn entries_at(kind: NodeKind) -> usize {
     }
 }
 
-/// Layout that reads a root's "." and "..": to dirents the index is slack of "..".
+/// Layout for reading a root's "." and "..": as directory entries the index is slack of "..".
 const DOTS: DirLayout = DirLayout {
     tail: false,
     filetype: true,
@@ -158,8 +158,8 @@ pub fn root_dots(block: &[u8]) -> Result<(u32, u32)> {
     }
 }
 
-/// Whether a block is a node rather than a leaf: one free entry without a name, and a node's
-/// `limit` behind it.
+/// Whether a block is a node rather than a leaf: it has one free entry without a name, followed by
+/// a node's `limit`.
 #[must_use]
 pub fn looks_like_node(block: &[u8], layout: &IndexLayout) -> bool {
     let whole = le16(block, 4).is_some_and(|len| decode_rec_len(len, block.len()) == block.len());
@@ -179,8 +179,8 @@ pub struct Index<'a> {
 }
 
 impl<'a> Index<'a> {
-    /// Checks `limit`, `count` and what makes the block look like a directory block.
-    /// A root's header is [`root_info`]'s matter; [`Index::check`] looks at each entry.
+    /// Checks `limit`, `count` and the bytes that make the block look like a directory block.
+    /// [`root_info`] checks a root's header; [`Index::check`] checks each entry.
     pub fn new(block: &'a [u8], kind: NodeKind, layout: &IndexLayout) -> Result<Index<'a>> {
         let at = entries_at(kind);
         let short = || corrupt!(WHAT, "{} bytes long", block.len());
@@ -241,14 +241,14 @@ impl<'a> Index<'a> {
         (0..index.len()).map_while(move |i| index.get(i))
     }
 
-    /// Index and value of the entry behind which `hash` lies: the last whose hash is not above it.
+    /// Index and value of the entry that covers `hash`: the last entry whose hash is not above it.
     /// (In an index that [`Index::check`] would refuse, any entry.)
     #[must_use]
     pub fn search(&self, hash: u32) -> (usize, IndexEntry) {
         let above_first = self.entries.get(1..).unwrap_or(&[]);
         let i = above_first
             .partition_point(|&[h0, h1, h2, h3, ..]| u32::from_le_bytes([h0, h1, h2, h3]) <= hash);
-        // `new` made sure of entry 0, and i counts entries from 1 on.
+        // `new` checked that entry 0 exists, and i counts entries from 1 on.
         (i, self.get(i).unwrap_or(IndexEntry { hash: 0, block: 0 }))
     }
 
@@ -277,8 +277,8 @@ impl<'a> Index<'a> {
     }
 }
 
-/// Makes the block a root without indirect levels whose only entry leads to `leaf`.
-/// `filetype` is the volume's feature, `hash_version` from
+/// Makes the block a root without indirect levels whose only entry leads to `leaf`. `filetype` is
+/// the volume's feature, `hash_version` comes from
 /// [`HashVersion::root_byte`](super::hash::HashVersion::root_byte).
 pub fn init_root(
     block: &mut [u8],
@@ -336,8 +336,8 @@ pub fn insert(
     Ok(true)
 }
 
-/// Moves the upper half of a node's entries to `new`, which becomes a node. Answers the hash from
-/// which on the new node is to be found: the hash of its entry in the parent.
+/// Moves the upper half of a node's entries to `new`, which becomes a node. Returns the hash of the
+/// new node's entry in the parent.
 pub fn split_node(node: &mut [u8], new: &mut [u8], layout: &IndexLayout) -> Result<u32> {
     let index = Index::new(node, NodeKind::Node, layout)?;
     let keep = index.len() / 2;
@@ -358,7 +358,7 @@ pub fn split_node(node: &mut [u8], new: &mut [u8], layout: &IndexLayout) -> Resu
 }
 
 /// Adds a level: all entries of the root move to `child`, which becomes a node, and the root's only
-/// entry leads to it as block `child_block`. Fails if the root has the most levels it may have.
+/// entry leads to it as block `child_block`. Fails if the root has the maximum number of levels.
 pub fn deepen(
     root: &mut [u8],
     child: &mut [u8],
@@ -386,7 +386,7 @@ pub fn deepen(
     )
 }
 
-/// Makes the block a node with these entries; the first one's hash is not stored.
+/// Makes the block a node with these entries; the hash of the first one is not stored.
 fn init_node(block: &mut [u8], layout: &IndexLayout, entries: &[IndexEntry]) -> Result<()> {
     block.fill(0);
     let rec_len = encode_rec_len(block.len(), block.len()).ok_or_else(no_room)?;
@@ -428,8 +428,9 @@ fn no_room() -> OnDiskError {
     corrupt!(WHAT, "entries do not fit in their block")
 }
 
-/// Where the tail is, and the checksum: all up to the last entry in use, then the tail with its
-/// checksum as zero. What lies between the last entry and the limit is not covered.
+/// The offset of the tail, and the checksum: it covers everything up to the last entry in use, then
+/// the tail with its checksum counted as zero. The bytes between the last entry and the limit are
+/// not covered.
 fn tail_and_checksum(
     block: &[u8],
     kind: NodeKind,
@@ -454,8 +455,8 @@ fn tail_and_checksum(
     Ok((tail, ext4_crc32c(sum, &[0; 4])))
 }
 
-/// Checks the checksum of an index block; fails, too, if the block has no room for one.
-/// `seed` is the [`inode_seed`](super::checksum::inode_seed) of the directory.
+/// Verifies the checksum of an index block; also fails if the block has no room for one. `seed` is
+/// the [`inode_seed`](super::checksum::inode_seed) of the directory.
 pub fn verify_checksum(
     block: &[u8],
     kind: NodeKind,
@@ -473,7 +474,7 @@ pub fn verify_checksum(
     Ok(())
 }
 
-/// Stores the right checksum; fails if the block has no room for one.
+/// Stores the checksum; fails if the block has no room for one.
 pub fn update_checksum(
     block: &mut [u8],
     kind: NodeKind,

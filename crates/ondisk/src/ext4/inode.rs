@@ -3,8 +3,8 @@
 //!
 //! [`InodeView`] works on any byte container: [`InodeRef`] and [`InodeMut`] borrow a slot of a
 //! table block, and `InodeView<Box<[u8]>>` owns a copy. Fields past byte 128 exist only as far as
-//! `i_extra_isize` reaches; getters of absent fields answer `None` or zero and setters leave them
-//! alone.
+//! `i_extra_isize` reaches; getters of absent fields return `None` or zero and setters have no
+//! effect.
 
 mod edit;
 mod new;
@@ -47,7 +47,7 @@ pub struct DeviceNumber {
     pub minor: u32,
 }
 
-/// One inode in a byte container. The length was checked once, at construction.
+/// One inode in a byte container. The length is checked once, at construction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InodeView<B>(B);
 
@@ -57,7 +57,7 @@ pub type InodeRef<'a> = InodeView<&'a [u8]>;
 pub type InodeMut<'a> = InodeView<&'a mut [u8]>;
 
 impl<B: AsRef<[u8]>> InodeView<B> {
-    /// Takes the bytes of one inode: exactly the volume's inode size, at least 128. Any content is
+    /// Wraps the bytes of one inode: exactly the volume's inode size, at least 128. Any content is
     /// accepted; see [`check`](Self::check).
     pub fn new(bytes: B) -> Result<Self> {
         let len = bytes.as_ref().len();
@@ -73,7 +73,7 @@ impl<B: AsRef<[u8]>> InodeView<B> {
         self.0.as_ref()
     }
 
-    /// Gives the container back.
+    /// Returns the container.
     pub fn into_inner(self) -> B {
         self.0
     }
@@ -96,7 +96,8 @@ impl<B: AsRef<[u8]>> InodeView<B> {
     }
 
     /// `i_extra_isize`: bytes past 128 that hold fields. Zero in a 128-byte inode, and when the
-    /// stored value is impossible (odd or past the end), which [`check`](Self::check) reports.
+    /// stored value is impossible (no multiple of 4, or past the end), which
+    /// [`check`](Self::check) reports.
     #[must_use]
     pub fn extra_isize(&self) -> u16 {
         self.stored_extra_isize()
@@ -110,7 +111,7 @@ impl<B: AsRef<[u8]>> InodeView<B> {
     }
 
     fn extra_isize_is_valid(&self, e: u16) -> bool {
-        // The field counts itself and its neighbour, so 1..4 cannot be.
+        // The field includes itself and its neighbour, so 1 to 3 are impossible.
         e.is_multiple_of(4) && GOOD_OLD_INODE_SIZE + usize::from(e) <= self.bytes().len()
     }
 
@@ -221,22 +222,22 @@ impl<B: AsRef<[u8]>> InodeView<B> {
         u64::from(self.u32_at(offset_of!(RawInode, version))) | u64::from(hi) << 32
     }
 
-    /// Of an inode that holds an attribute's value (`EA_INODE`): how many entries refer to it. The
-    /// high half is where others have `i_ctime`, the low one where they have `i_version`.
+    /// The number of entries that refer to an inode with an attribute's value (`EA_INODE`). The
+    /// high half is in the field `i_ctime`, the low one in `i_version`.
     #[must_use]
     pub fn value_refs(&self) -> u64 {
         u64::from(self.u32_at(offset_of!(RawInode, ctime))) << 32
             | u64::from(self.u32_at(offset_of!(RawInode, version)))
     }
 
-    /// Of an inode that holds an attribute's value: checksum of the value
-    /// ([`value_hash`](super::xattr::value_hash)), where others have `i_atime`.
+    /// The checksum of the value ([`value_hash`](super::xattr::value_hash)) in an inode with an
+    /// attribute's value, in the field `i_atime`.
     #[must_use]
     pub fn value_hash(&self) -> u32 {
         self.u32_at(offset_of!(RawInode, atime))
     }
 
-    /// Project number, if the inode has room for one.
+    /// Project number, if the inode has the field.
     #[must_use]
     pub fn project(&self) -> Option<u32> {
         self.extra_u32(offset_of!(RawInode, projid))
@@ -273,7 +274,7 @@ impl<B: AsRef<[u8]>> InodeView<B> {
         )
     }
 
-    /// Creation, if the inode has room for it.
+    /// Creation time, if the inode has the field.
     #[must_use]
     pub fn crtime(&self) -> Option<Timestamp> {
         let seconds = self.extra_u32(offset_of!(RawInode, crtime))?;
@@ -291,8 +292,8 @@ impl<B: AsRef<[u8]>> InodeView<B> {
             .unwrap_or_default()
     }
 
-    /// Target of a symbolic link that is kept in `i_block` ("fast symlink"); `None` if it lies in
-    /// blocks or the inode is no symbolic link.
+    /// Target of a symbolic link in `i_block` ("fast symlink"); `None` if it lies in blocks or the
+    /// inode is no symbolic link.
     #[must_use]
     pub fn inline_symlink(&self) -> Option<&[u8]> {
         let len = usize::try_from(self.size())
@@ -324,13 +325,13 @@ impl<B: AsRef<[u8]>> InodeView<B> {
         }
     }
 
-    /// Where in [`bytes`](Self::bytes) the in-inode extended attributes lie, magic number included;
-    /// `None` if the inode has no room for any.
+    /// Byte range of the in-inode extended attributes in [`bytes`](Self::bytes), magic number
+    /// included; `None` if the inode has no room for any.
     #[must_use]
     pub fn xattr_range(&self) -> Option<Range<usize>> {
         let extra = Some(self.extra_isize()).filter(|e| *e != 0)?;
         let start = GOOD_OLD_INODE_SIZE + usize::from(extra);
-        // The magic number and one terminating zero word.
+        // Room for the magic number and one terminating zero word.
         (start + 8 <= self.bytes().len()).then(|| start..self.bytes().len())
     }
 
@@ -340,9 +341,9 @@ impl<B: AsRef<[u8]>> InodeView<B> {
         self.bytes().get(self.xattr_range()?)
     }
 
-    /// Checks what every user of inode `ino` relies on: a possible `i_extra_isize`, a known file
-    /// type, a size below 2⁶³ and an attribute block inside the volume. Only for inodes in use;
-    /// the checksum is not looked at.
+    /// Checks the properties that every user of inode `ino` relies on: a possible `i_extra_isize`,
+    /// a known file type, a size below 2⁶³ and an attribute block inside the volume. Only for
+    /// inodes in use; the checksum is not verified.
     pub fn check(&self, ino: u32, geometry: &Geometry) -> Result<()> {
         if let Some(e) = self
             .stored_extra_isize()
@@ -376,8 +377,8 @@ impl<B: AsRef<[u8]>> InodeView<B> {
         self.has(offset_of!(RawInode, checksum_hi), 2)
     }
 
-    /// The inode's checksum as it should be; `None` without `metadata_csum`. Only the low 16 bits
-    /// count in an inode without room for the high half, and the others are then zero here.
+    /// The correct checksum of the inode; `None` without `metadata_csum`. In an inode without the
+    /// high half only the low 16 bits count, and the high ones are zero here.
     #[must_use]
     pub fn compute_checksum(&self, ino: u32, mode: &ChecksumMode) -> Option<u32> {
         const LO: usize = offset_of!(RawInode, checksum_lo);
@@ -394,7 +395,7 @@ impl<B: AsRef<[u8]>> InodeView<B> {
         Some(ext4_crc32c(csum, at(HI + 2..len)))
     }
 
-    /// Whether the checksum is right (always, without `metadata_csum`).
+    /// Whether the checksum is valid (always, without `metadata_csum`).
     #[must_use]
     pub fn verify_checksum(&self, ino: u32, mode: &ChecksumMode) -> bool {
         let lo = u32::from(self.u16_at(offset_of!(RawInode, checksum_lo)));
@@ -407,15 +408,14 @@ impl<B: AsRef<[u8]>> InodeView<B> {
             .is_none_or(|c| c == lo | u32::from(hi) << 16)
     }
 
-    /// Words of `i_block` as a block map has them; absent ones are zero.
+    /// The words of `i_block` in a block map; absent ones are zero.
     #[must_use]
     pub fn block_map(&self) -> [u32; 15] {
         core::array::from_fn(|i| self.u32_at(I_BLOCK + 4 * i))
     }
 }
 
-/// Whether a slot of the inode table was never used: nothing but zeros, which has no valid
-/// checksum.
+/// Whether a slot of the inode table was never used: it is all zeros, which has no valid checksum.
 #[must_use]
 pub fn is_blank(bytes: &[u8]) -> bool {
     bytes.iter().all(|b| *b == 0)

@@ -1,4 +1,4 @@
-//! Multiple mount protection: the block that says who uses the volume (`struct mmp_struct`).
+//! Multiple mount protection: the block that records the user of the volume (`struct mmp_struct`).
 
 use super::checksum::{ChecksumMode, SpareWord, ext4_crc32c};
 use crate::bytes::{assert_layout, prefix};
@@ -8,15 +8,15 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 
 /// `EXT4_MMP_MAGIC`: "MMP" and a zero.
 pub const MAGIC: u32 = 0x004D_4D50;
-/// Sequence of a volume that nobody uses.
+/// Sequence of an unused volume.
 pub const SEQ_CLEAN: u32 = 0xFF4D_4D50;
-/// Sequence of a volume that e2fsck works on.
+/// Sequence of a volume under e2fsck.
 pub const SEQ_FSCK: u32 = 0xE24D_4D50;
 /// Largest sequence of a volume in use.
 pub const SEQ_MAX: u32 = 0xE24D_4D4F;
 /// Bytes of the structure; the rest of its block is zero.
 pub const LEN: usize = 1024;
-/// The unit that a device writes as a whole, bytes.
+/// The unit that a device writes atomically, in bytes.
 const SECTOR: usize = 512;
 
 /// The MMP block.
@@ -28,14 +28,14 @@ pub struct Mmp {
     pub seq: U32,
     /// Last update, seconds since 1970.
     pub time: U64,
-    /// Who updates it: the machine's name.
+    /// The name of the machine that updates it.
     pub nodename: [u8; 64],
-    /// ... and the device's.
+    /// The name of the device on that machine.
     pub bdevname: [u8; 32],
-    /// Seconds between two looks that tell whether it is in use.
+    /// Seconds between two reads that tell whether the volume is in use.
     pub check_interval: U16,
     pad1: U16,
-    /// Unused by everybody else.
+    /// Unused by other software.
     spare: U32,
     pad2: [U32; 225],
     checksum: U32,
@@ -47,6 +47,17 @@ assert_layout!(Mmp, LEN, {
 });
 
 impl Mmp {
+    /// The block of a volume that nobody uses, with `check_interval` in seconds. Write its
+    /// [`made_plain`](Self::made_plain) bytes.
+    #[must_use]
+    pub fn unused(check_interval: u16) -> Mmp {
+        let mut mmp = Mmp::new_zeroed();
+        mmp.magic.set(MAGIC);
+        mmp.seq.set(SEQ_CLEAN);
+        mmp.check_interval.set(check_interval);
+        mmp
+    }
+
     /// Decodes and checks a block.
     ///
     /// # Errors
@@ -64,9 +75,9 @@ impl Mmp {
         Ok(mmp)
     }
 
-    /// The first sector of the block. All that changes lies in it, and an unused word takes the
-    /// value with which the checksum, in the second sector, stays right: a power cut leaves the
-    /// old block or the new one.
+    /// The first sector of the block. It contains all changing fields. An unused word takes the
+    /// value that keeps the checksum, in the second sector, valid: a power failure leaves the old
+    /// block or the new one.
     pub fn first_sector(&mut self, mode: &ChecksumMode) -> &[u8] {
         if mode.metadata_seed().is_some() {
             let mut copy = self.clone();
@@ -76,14 +87,14 @@ impl Mmp {
             };
             let zero = compute(0);
             let word = SpareWord::new(compute).keeping(self.checksum.get(), zero);
-            // Always found: the 32 bits of a word reach every CRC.
+            // A solution always exists: the 32 bits of a word reach every CRC.
             self.spare.set(word.unwrap_or(0));
         }
         self.as_bytes().get(..SECTOR).unwrap_or_default()
     }
 
-    /// All of the block's bytes that mean something, without what chance has left in it. It is two
-    /// sectors: a power cut while they are written can leave a block with a wrong checksum.
+    /// All meaningful bytes of the block, with the spare word zero. They are two sectors: a power
+    /// failure while they are written can leave a block with a wrong checksum.
     pub fn made_plain(&mut self, mode: &ChecksumMode) -> &[u8] {
         self.spare.set(0);
         self.checksum.set(self.expected(mode).unwrap_or(0));
@@ -95,7 +106,7 @@ impl Mmp {
         Some(ext4_crc32c(mode.metadata_seed()?, covered))
     }
 
-    /// The name of the machine that updated it last, for messages.
+    /// The name of the machine that last updated it, for messages.
     #[must_use]
     pub fn node(&self) -> String {
         let end = self.nodename.iter().position(|b| *b == 0);

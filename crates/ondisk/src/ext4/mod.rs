@@ -1,4 +1,4 @@
-//! ext4 structures. All integers are little-endian.
+//! The on-disk structures of ext4. All integers are little-endian.
 
 pub mod acl;
 pub mod bitmap;

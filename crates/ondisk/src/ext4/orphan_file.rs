@@ -1,5 +1,5 @@
-//! Blocks of the orphan file ("Orphan File" in the ext4 documentation): inode numbers of files that
-//! are deleted or truncated on the next mount, in no order, with zero for a free slot. The block
+//! Blocks of the orphan file ("Orphan File" in the ext4 documentation): the inode numbers of files
+//! to be deleted or truncated on the next mount, in no order, with zero for a free slot. Each block
 //! ends in a magic number and a checksum.
 
 use super::checksum::ext4_crc32c;
@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// `ob_magic`.
 pub const MAGIC: u32 = 0x0b10_ca04;
-/// Most blocks of an orphan file that Linux accepts.
+/// Maximum number of blocks of an orphan file that Linux accepts.
 pub const MAX_BLOCKS: u32 = 512;
 const WHAT: &str = "orphan file block";
 
@@ -30,7 +30,7 @@ pub fn slots_per_block(block_size: usize) -> usize {
     block_size.saturating_sub(TAIL_LEN) / 4
 }
 
-/// Checks a block's length and magic number. Whether the inode numbers exist is for the caller.
+/// Checks a block's length and magic number. The caller checks the inode numbers.
 pub fn check(block: &[u8]) -> Result<()> {
     let (_, tail) =
         Tail::ref_from_suffix(block).map_err(|_| too_short(WHAT, block.len(), TAIL_LEN))?;
@@ -40,7 +40,7 @@ pub fn check(block: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Makes a block empty: free slots and the magic number. The checksum is left to the caller.
+/// Makes a block empty: free slots and the magic number. The caller updates the checksum.
 pub fn init(block: &mut [u8]) -> Result<()> {
     let have = block.len();
     block.fill(0);
@@ -85,7 +85,7 @@ pub fn find_free(block: &[u8], from: usize) -> Option<usize> {
     (from..slots_per_block(block.len())).find(|i| get(block, *i) == Some(0))
 }
 
-/// Checksum of the block that lies at `block_nr` on the volume. `seed` is that of the orphan file's
+/// The checksum of the block at `block_nr` on the volume. `seed` is that of the orphan file's
 /// inode.
 #[must_use]
 pub fn checksum(seed: u32, block_nr: u64, block: &[u8]) -> u32 {
@@ -95,7 +95,7 @@ pub fn checksum(seed: u32, block_nr: u64, block: &[u8]) -> u32 {
     ext4_crc32c(ext4_crc32c(seed, &block_nr.to_le_bytes()), slots)
 }
 
-/// Whether a block's checksum is right. `seed` is `None` without `metadata_csum`: then it is.
+/// Whether a block's checksum is valid; always if `seed` is `None` (no `metadata_csum`).
 #[must_use]
 pub fn verify_checksum(seed: Option<u32>, block_nr: u64, block: &[u8]) -> bool {
     let Some(seed) = seed else { return true };
@@ -103,7 +103,7 @@ pub fn verify_checksum(seed: Option<u32>, block_nr: u64, block: &[u8]) -> bool {
         == Some(checksum(seed, block_nr, block))
 }
 
-/// Stores the right checksum, if the volume has them.
+/// Stores the checksum, if the volume has checksums.
 pub fn update_checksum(seed: Option<u32>, block_nr: u64, block: &mut [u8]) -> Result<()> {
     let Some(seed) = seed else { return Ok(()) };
     let (have, csum) = (block.len(), checksum(seed, block_nr, block));

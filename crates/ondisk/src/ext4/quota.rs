@@ -1,9 +1,9 @@
 //! Quota files in hidden inodes: format `vfsv1` (in the kernel `v2r1`).
 //!
-//! A file consists of blocks of 1 KiB, whatever the blocks of the volume are. Block 0 holds a magic
+//! A file consists of blocks of 1 KiB, whatever the block size of the volume. Block 0 holds a magic
 //! number, a version and [`Info`]. Block 1 is the root of a tree with [`DEPTH`] levels of
-//! references, one byte of the id each, most significant first; the last level refers to leaves,
-//! which hold entries of any ids in any order.
+//! references. Each level is indexed by one byte of the id, most significant first; the last level
+//! refers to leaves, which hold entries of any ids in any order.
 
 use crate::bytes::{assert_layout, le32, prefix, prefix_mut, put};
 use crate::error::{Result, corrupt};
@@ -12,7 +12,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Bytes of a block of a quota file.
 pub const BLOCK: usize = 1024;
-/// The root of the tree.
+/// Block number of the tree's root.
 pub const ROOT: u32 = 1;
 /// Levels of references above the leaves.
 pub const DEPTH: usize = 4;
@@ -22,24 +22,24 @@ pub const REFERENCES: usize = BLOCK / 4;
 pub const ENTRIES: usize = (BLOCK - size_of::<RawLeaf>()) / size_of::<RawEntry>();
 /// Bytes of an entry.
 pub const ENTRY_LEN: usize = size_of::<RawEntry>();
-/// The version that `vfsv1` is.
+/// The version number of `vfsv1`.
 const VERSION: u32 = 1;
-/// What a quota file is called in errors.
+/// Name of the structure in errors.
 const WHAT: &str = "quota file";
 
-/// Whose usage a quota file counts.
+/// The kind of id whose usage a quota file counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum QuotaKind {
-    /// Users'.
+    /// User ids.
     User,
-    /// Groups'.
+    /// Group ids.
     Group,
-    /// Projects'.
+    /// Project ids.
     Project,
 }
 
 impl QuotaKind {
-    /// All of them, in the order of the kernel's numbers.
+    /// All kinds, in the order of the kernel's numbers.
     pub const ALL: [QuotaKind; 3] = [QuotaKind::User, QuotaKind::Group, QuotaKind::Project];
 
     /// First word of the file.
@@ -52,7 +52,7 @@ impl QuotaKind {
         }
     }
 
-    /// As people call it.
+    /// The name in messages.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -64,7 +64,7 @@ impl QuotaKind {
 }
 
 /// `struct v2_disk_dqheader`.
-#[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct Header {
     magic: U32,
@@ -123,7 +123,7 @@ assert_layout!(RawEntry, 72, {
     btime: 0x38, itime: 0x40,
 });
 
-/// What block 0 says of the file.
+/// The file's properties, from block 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Info {
     /// Grace time of space, seconds.
@@ -131,16 +131,43 @@ pub struct Info {
     /// Grace time of inodes, seconds.
     pub inode_grace: u32,
     flags: u32,
-    /// Blocks of the file.
+    /// Number of blocks in the file.
     pub blocks: u32,
-    /// The first of the free blocks, which are a list; 0 if there is none.
+    /// The first block of the list of free blocks; 0 if there is none.
     pub free_block: u32,
-    /// The first of the leaves with room, which are a list linked both ways; 0 if there is none.
+    /// The first leaf of the doubly linked list of leaves with room; 0 if there is none.
     pub free_entry: u32,
 }
 
 impl Info {
-    /// Decodes block 0 of the file of a kind.
+    /// The properties of a new file of `blocks` blocks, with both grace times (seconds) and the
+    /// first leaf with room, 0 if there is none.
+    #[must_use]
+    pub fn new(grace: u32, blocks: u32, free_entry: u32) -> Info {
+        Info {
+            space_grace: grace,
+            inode_grace: grace,
+            flags: 0,
+            blocks,
+            free_block: 0,
+            free_entry,
+        }
+    }
+
+    /// Makes block 0 of a new file of this kind.
+    ///
+    /// # Errors
+    /// The block is too short.
+    pub fn begin(&self, kind: QuotaKind, block: &mut [u8]) -> Result<()> {
+        let header = Header {
+            magic: kind.magic().into(),
+            version: VERSION.into(),
+        };
+        prefix_mut(WHAT, block, size_of::<Header>())?.copy_from_slice(header.as_bytes());
+        self.encode(block)
+    }
+
+    /// Decodes block 0 of a file of this kind.
     ///
     /// # Errors
     /// Another magic number or version; lists that begin outside of the file.
@@ -181,7 +208,7 @@ impl Info {
         Ok(info)
     }
 
-    /// Puts it into block 0, whose header stays.
+    /// Stores it in block 0, whose header stays.
     ///
     /// # Errors
     /// The block is too short.
@@ -198,10 +225,10 @@ impl Info {
             .ok_or_else(|| corrupt!(WHAT, "a block of {} bytes", block.len()))
     }
 
-    /// A number that a reference to a node, a leaf or a free block may have.
+    /// Checks the block number in a reference to a node, a leaf or a free block.
     ///
     /// # Errors
-    /// It is the header's, the root's or none of the file.
+    /// The number is that of the header or the root, or lies outside the file.
     pub fn check_block(&self, nr: u32) -> Result<()> {
         if nr <= ROOT || nr >= self.blocks {
             return Err(corrupt!(
@@ -214,13 +241,13 @@ impl Info {
     }
 }
 
-/// Which reference of a block at `level` (0 is the root) leads to `id`.
+/// The index of the reference to `id` in a block at `level` (0 is the root).
 #[must_use]
 pub const fn index(id: u32, level: usize) -> usize {
     id.to_be_bytes()[level] as usize
 }
 
-/// Reference `index` of a block; 0 leads nowhere.
+/// Reference `index` of a block; 0 is none.
 #[must_use]
 pub fn reference(block: &[u8], index: usize) -> u32 {
     le32(block, index * 4).unwrap_or(0)
@@ -235,22 +262,22 @@ pub fn set_reference(block: &mut [u8], index: usize, to: u32) -> Result<()> {
         .ok_or_else(|| corrupt!(WHAT, "no reference {index} in a block"))
 }
 
-/// The beginning of a leaf, or of a free block, of which only `next` counts.
+/// The header of a leaf, or of a free block, where only `next` is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Leaf {
-    /// The next on the list it is on, 0 at its end.
+    /// The next block on its list, 0 at the end.
     pub next: u32,
-    /// The one before it, 0 at the beginning.
+    /// The previous block on its list, 0 at the beginning.
     pub prev: u32,
-    /// Entries in use.
+    /// Number of entries in use.
     pub entries: u16,
 }
 
 impl Leaf {
-    /// Decodes it.
+    /// Decodes the header.
     ///
     /// # Errors
-    /// More entries than there is room for.
+    /// More entries than fit.
     pub fn decode(block: &[u8]) -> Result<Leaf> {
         let bytes = prefix(WHAT, block, size_of::<RawLeaf>())?;
         let raw = RawLeaf::ref_from_bytes(bytes).map_err(|_| corrupt!(WHAT, "too short"))?;
@@ -265,7 +292,7 @@ impl Leaf {
         })
     }
 
-    /// Puts it into its block.
+    /// Stores the header in its block.
     ///
     /// # Errors
     /// The block is too short.
@@ -282,44 +309,44 @@ impl Leaf {
     }
 }
 
-/// Where entry `slot` of a leaf begins, bytes.
+/// Offset of entry `slot` of a leaf in bytes.
 #[must_use]
 pub const fn entry_offset(slot: usize) -> usize {
     size_of::<RawLeaf>() + slot * ENTRY_LEN
 }
 
-/// Limits of one id; 0 is none.
+/// Limits of one id; 0 is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// Space that is never exceeded, units of 1 KiB.
+    /// Hard limit of space, in units of 1 KiB.
     pub space_hard: u64,
-    /// Space that is exceeded for the grace time, units of 1 KiB.
+    /// Soft limit of space, which may be exceeded for the grace time, in units of 1 KiB.
     pub space_soft: u64,
-    /// Inodes that are never exceeded.
+    /// Hard limit of inodes.
     pub inodes_hard: u64,
-    /// Inodes that are exceeded for the grace time.
+    /// Soft limit of inodes, which may be exceeded for the grace time.
     pub inodes_soft: u64,
 }
 
 /// Usage and limits of one id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
-    /// User, group or project.
+    /// User, group or project id.
     pub id: u32,
     /// Space in use, bytes.
     pub space: u64,
     /// Inodes in use.
     pub inodes: u64,
-    /// What it may use.
+    /// The limits.
     pub limits: Limits,
-    /// When the grace time of space ends, seconds since 1970; 0 below the soft limit.
+    /// End of the grace time of space, seconds since 1970; 0 below the soft limit.
     pub space_time: u64,
-    /// When the grace time of inodes ends.
+    /// End of the grace time of inodes, likewise.
     pub inode_time: u64,
 }
 
 impl Entry {
-    /// The entry in the first [`ENTRY_LEN`] bytes; `None` if the place is free.
+    /// Decodes the entry in the first [`ENTRY_LEN`] bytes; `None` if the slot is free.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Entry> {
         let (raw, _) = RawEntry::ref_from_prefix(bytes).ok()?;
@@ -339,7 +366,7 @@ impl Entry {
             space_time: raw.btime.get(),
             inode_time: raw.itime.get(),
         };
-        // What keeps an entry of zeroes only from looking like a free place.
+        // This mark only keeps an entry of zeros from looking like a free slot.
         let mark = Entry {
             inode_time: 1,
             ..Entry::default()
@@ -351,7 +378,7 @@ impl Entry {
         })
     }
 
-    /// Its bytes.
+    /// Encodes the entry.
     #[must_use]
     pub fn encode(&self) -> [u8; ENTRY_LEN] {
         let inode_time = match *self == Entry::default() {

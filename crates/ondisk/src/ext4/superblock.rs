@@ -41,18 +41,18 @@ pub const USR_QUOTA_INO: u32 = 3;
 pub const GRP_QUOTA_INO: u32 = 4;
 /// Inode of the boot loader.
 pub const BOOT_LOADER_INO: u32 = 5;
-/// Inode of reserved descriptor blocks.
+/// Inode with the reserved descriptor blocks.
 pub const RESIZE_INO: u32 = 7;
 /// Inode of the journal.
 pub const JOURNAL_INO: u32 = 8;
 /// First inode that is not reserved, in revision 0.
 pub const GOOD_OLD_FIRST_INO: u32 = 11;
 
-/// `s_errors`: what to do when an error is detected.
+/// `s_errors`: the reaction to a detected error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u16)]
 pub enum ErrorPolicy {
-    /// Go on.
+    /// Continue.
     Continue = 1,
     /// Remount read-only.
     RemountRo = 2,
@@ -66,7 +66,7 @@ macro_rules! split {
         $(#[$doc])*
         #[must_use]
         pub fn $get(&self) -> u64 {
-            // The high halves mean something only on 64bit volumes.
+            // The high halves are valid only on 64bit volumes.
             let hi = if self.incompat().contains(Incompat::BIT64) { self.$hi.get() } else { 0 };
             u64::from(self.$lo.get()) | (u64::from(hi) << 32)
         }
@@ -97,13 +97,13 @@ macro_rules! time {
 }
 
 impl Superblock {
-    /// Decodes without any validation but the length: for tools that show or repair.
+    /// Decodes with no validation but the length, for tools that show or repair superblocks.
     pub fn decode_unchecked(bytes: &[u8]) -> Result<Self> {
         Superblock::read_from_bytes(prefix("superblock", bytes, SUPERBLOCK_SIZE)?)
             .map_err(|_| corrupt!("superblock", "{} bytes", bytes.len()))
     }
 
-    /// Writes the 1024 bytes as they are; call [`update_checksum`](Self::update_checksum) before.
+    /// Writes the 1024 bytes unchanged; call [`update_checksum`](Self::update_checksum) before.
     pub fn encode(&self, bytes: &mut [u8]) -> Result<()> {
         prefix_mut("superblock", bytes, SUPERBLOCK_SIZE)?.copy_from_slice(self.as_bytes());
         Ok(())
@@ -194,7 +194,7 @@ impl Superblock {
         DefaultMountOpts::from_bits_retain(self.default_mount_opts.get())
     }
 
-    /// `s_mount_opts`: mount options that come before the user's, separated by commas.
+    /// `s_mount_opts`: mount options that apply before the user's, separated by commas.
     #[must_use]
     pub fn mount_opts(&self) -> &[u8] {
         until_nul(&self.mount_opts)
@@ -216,7 +216,7 @@ impl Superblock {
         until_nul(&self.volume_name)
     }
 
-    /// Sets the volume's name; more than 16 bytes are cut off.
+    /// Sets the label, cut to 16 bytes.
     pub fn set_label(&mut self, label: &[u8]) {
         self.volume_name = [0; 16];
         for (to, from) in self.volume_name.iter_mut().zip(label) {
@@ -224,7 +224,7 @@ impl Superblock {
         }
     }
 
-    /// Where it was last mounted, up to the first NUL.
+    /// The directory that it was last mounted on, up to the first NUL.
     #[must_use]
     pub fn last_mounted_on(&self) -> &[u8] {
         until_nul(&self.last_mounted)
@@ -248,20 +248,20 @@ impl Superblock {
         }
     }
 
-    /// Hash of new directory indexes with the volume's signedness applied. Which variant an
-    /// existing index uses follows in the same way from its own version byte:
-    /// see [`HashVersion::on_volume`].
+    /// The hash function of new directory indexes, with the volume's signedness. That of an
+    /// existing index follows in the same way from its own version byte: see
+    /// [`HashVersion::on_volume`].
     pub fn default_hash(&self) -> Result<HashVersion> {
         HashVersion::on_volume(self.def_hash_version, self.flags())
     }
 
-    /// `s_hash_seed`, in the order the hash functions take it.
+    /// `s_hash_seed`, in the order that the hash functions take.
     #[must_use]
     pub fn hash_seed(&self) -> [u32; 4] {
         self.hash_seed.map(|w| w.get())
     }
 
-    /// Seed of all `metadata_csum` checksums but the superblock's own.
+    /// Seed of all `metadata_csum` checksums except the superblock's own.
     #[must_use]
     pub fn csum_seed(&self) -> u32 {
         if self.incompat().contains(Incompat::CSUM_SEED) {
@@ -271,7 +271,7 @@ impl Superblock {
         }
     }
 
-    /// How the volume's metadata is protected.
+    /// The protection of the volume's metadata.
     #[must_use]
     pub fn checksum_mode(&self) -> ChecksumMode {
         if self.ro_compat().contains(RoCompat::METADATA_CSUM) {
@@ -285,21 +285,21 @@ impl Superblock {
         }
     }
 
-    /// `s_checksum` as it should be.
+    /// The correct `s_checksum`.
     #[must_use]
     pub fn compute_checksum(&self) -> u32 {
         let bytes = self.as_bytes();
         ext4_crc32c(!0, bytes.get(..CHECKSUM_OFFSET).unwrap_or(bytes))
     }
 
-    /// Whether `s_checksum` is right (always, without `metadata_csum`).
+    /// Whether `s_checksum` is valid (always, without `metadata_csum`).
     #[must_use]
     pub fn verify_checksum(&self) -> bool {
         !self.ro_compat().contains(RoCompat::METADATA_CSUM)
             || self.checksum.get() == self.compute_checksum()
     }
 
-    /// Stores the right `s_checksum` if the volume has `metadata_csum`.
+    /// Stores `s_checksum`, if the volume has `metadata_csum`.
     pub fn update_checksum(&mut self) {
         if self.ro_compat().contains(RoCompat::METADATA_CSUM) {
             self.checksum.set(self.compute_checksum());

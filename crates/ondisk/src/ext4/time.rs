@@ -20,8 +20,8 @@ impl Timestamp {
     /// Largest second that fits without the extra fields.
     pub const MAX_SEC_32: i64 = i32::MAX as i64;
 
-    /// The nearest time that an inode can hold, as the kernel chooses it (`timestamp_truncate`):
-    /// at the ends of the range without nanoseconds. `extra`: the inode has the extra fields.
+    /// The nearest time that an inode can hold, by the kernel's rule (`timestamp_truncate`): at the
+    /// ends of the range without nanoseconds. `extra` says whether the inode has the extra fields.
     #[must_use]
     pub fn storable(self, extra: bool) -> Self {
         let max = if extra {
@@ -37,7 +37,7 @@ impl Timestamp {
         }
     }
 
-    /// From `i_Xtime` and, when the inode has it, `i_Xtime_extra`. Nanoseconds of 10⁹ or more,
+    /// Decodes `i_Xtime` and, if the inode has it, `i_Xtime_extra`. Nanoseconds of 10⁹ or more,
     /// which only corruption makes, read as 999 999 999.
     #[must_use]
     pub fn decode(seconds: u32, extra: Option<u32>) -> Self {
@@ -51,7 +51,7 @@ impl Timestamp {
         }
     }
 
-    /// `(i_Xtime, i_Xtime_extra)`; seconds out of range are clamped, like the kernel does.
+    /// Encodes `(i_Xtime, i_Xtime_extra)`; seconds out of range are clamped, as in the kernel.
     #[must_use]
     pub fn encode(self) -> (u32, u32) {
         let sec = self.sec.clamp(Self::MIN_SEC, Self::MAX_SEC);
@@ -60,7 +60,7 @@ impl Timestamp {
         (low, (self.nsec.min(999_999_999) << 2) | epoch)
     }
 
-    /// `i_Xtime` alone, for inodes without the extra fields; clamped to 32 bits.
+    /// Encodes `i_Xtime` alone, for inodes without the extra fields; clamped to 32 bits.
     #[must_use]
     pub fn encode_32(self) -> u32 {
         let sec = self.sec.clamp(Self::MIN_SEC, Self::MAX_SEC_32);
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn table_of_the_documentation() {
-        // "extra epoch bits / MSB of 32-bit time / adjustment" rows.
+        // The rows of "extra epoch bits / MSB of 32-bit time / adjustment".
         assert_eq!(Timestamp::decode(0xFFFF_FFFF, Some(0)).sec, -1);
         assert_eq!(Timestamp::decode(0x8000_0000, Some(1)).sec, 0x8000_0000);
         assert_eq!(Timestamp::decode(0, Some(1)).sec, 0x1_0000_0000);

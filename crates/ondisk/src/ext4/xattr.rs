@@ -2,9 +2,10 @@
 //! documentation).
 //!
 //! Both forms hold a list of entries (header, name) that grows upwards and ends with four zero
-//! bytes, and values that lie at the end. In the inode, what follows `i_extra_isize` starts with a
-//! magic number, and value offsets count from behind it; a block has a 32-byte header, and offsets
-//! count from its start. Attributes are read in place and written by laying out a whole set anew.
+//! bytes, and values that lie at the end. In the inode, the part behind `i_extra_isize` starts with
+//! a magic number, and value offsets count from behind it; a block has a 32-byte header, and
+//! offsets count from its start. Attributes are read in place. A change lays out the whole set
+//! anew.
 
 mod attr;
 mod hash;

@@ -1,8 +1,7 @@
-//! What a device or an image holds that is no ext4 volume, told by the bytes at its start: so that
-//! nobody takes it for an empty one.
+//! Detection of foreign content: devices and images that hold no ext4 volume are recognised by
+//! their first bytes, so that they are not mistaken for empty ones.
 //!
-//! The magic numbers are those of the formats' own documentation, as libblkid and file(1) have
-//! them.
+//! The magic numbers are those of the formats' own documentation, as in libblkid and file(1).
 
 mod signatures;
 
@@ -12,39 +11,39 @@ pub use signatures::{Kind, Signature};
 
 use crate::partitions::{Disk, Partitions};
 
-/// Bytes from the start that are looked at, but for partition tables.
+/// Bytes from the start that are examined, except for partition tables.
 const HEAD: usize = 1 << 20;
 
-/// What is there instead of an ext4 superblock.
+/// The content found instead of an ext4 superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Foreign {
-    /// Zeroes as far as was looked.
+    /// Zeros, as far as was read.
     Zeroes,
     /// A known format.
     Known(&'static Signature),
     /// A partition table.
     Partitions(Partitions),
-    /// The first superblock of an ext4 volume is destroyed, but a copy is left.
+    /// An ext4 volume whose first superblock is destroyed, but a copy of it is left.
     Backup {
         /// The copy's block number.
         block: u64,
         /// Bytes in a block.
         block_size: u64,
     },
-    /// Something else.
+    /// Unknown content.
     Unknown,
 }
 
 impl Foreign {
-    /// What a disk holds, or an image.
+    /// Detects the content of a disk or an image.
     ///
     /// # Errors
     /// The disk's.
     pub fn look<D: Disk>(disk: &D) -> Result<Foreign, D::Error> {
         let len = usize::try_from(disk.size()).unwrap_or(HEAD).min(HEAD);
         let head = disk.bytes(0, len)?.unwrap_or_default();
-        // Boot sectors of FAT and NTFS end as partition tables do; what is deep inside may be left
-        // over from before a table was written.
+        // Boot sectors of FAT and NTFS end as partition tables do. A magic number deep inside may
+        // be left over from before a table was written.
         let (first, deep) = (0..1024, 1024..u64::MAX);
         if let Some(known) = signatures::find(&head, &first) {
             return Ok(Foreign::Known(known));

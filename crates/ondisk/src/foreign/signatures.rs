@@ -1,13 +1,13 @@
-//! Formats with a magic number at a fixed place.
+//! Signatures: formats with a magic number at a fixed offset.
 
 use std::ops::Range;
 
-/// What can be done with a format.
+/// The use of a format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A file system for mount(8).
     FileSystem,
-    /// Encrypted: to be opened first.
+    /// Encrypted: it has to be opened first.
     Encrypted,
     /// A member of an array or a volume group.
     Member,
@@ -24,9 +24,9 @@ pub enum Kind {
 /// A format and its magic number.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Signature {
-    /// With its article.
+    /// Name with its article.
     pub name: &'static str,
-    /// What can be done with it.
+    /// The use of the format.
     pub kind: Kind,
     /// Bytes from the start of the device.
     pub offset: u64,
@@ -46,7 +46,7 @@ const fn at(offset: u64, magic: &'static [u8], kind: Kind, name: &'static str) -
 use crate::num::to_usize;
 use Kind::{Disk, Encrypted, FileSystem, Member, Packed, Sparse, Swap};
 
-/// All of them.
+/// All signatures.
 pub(super) static ALL: &[Signature] = &[
     at(0, b"XFSB", FileSystem, "an XFS file system"),
     at(0x10040, b"_BHRfS_M", FileSystem, "a btrfs file system"),
@@ -113,7 +113,7 @@ pub(super) static ALL: &[Signature] = &[
     at(0x40, b"\x7f\x10\xda\xbe", Disk, "a VDI disk image"),
     at(0, b"vhdxfile", Disk, "a VHDX disk image"),
     at(0, b"conectix", Disk, "a VHD disk image"),
-    // At the end of the first page, of which there are several sizes.
+    // At the end of the first page; there are several page sizes.
     at(4086, b"SWAPSPACE2", Swap, "swap space"),
     at(4086, b"SWAP-SPACE", Swap, "swap space"),
     at(
@@ -134,7 +134,7 @@ pub(super) static ALL: &[Signature] = &[
     ZFS,
 ];
 
-/// An uberblock of ZFS. Its ring has one in any of its slots.
+/// An uberblock of ZFS. It can be in any slot of its ring.
 const ZFS: Signature = at(
     0x20000,
     b"\x0c\xb1\xba\0\0\0\0\0",
@@ -145,7 +145,7 @@ const ZFS: Signature = at(
 /// The slots of ZFS's ring.
 const ZFS_SLOTS: usize = 128;
 
-/// The first whose magic number is in `head` and lies in `range`.
+/// The first signature whose magic number is in `head` and lies in `range`.
 pub(super) fn find(head: &[u8], range: &Range<u64>) -> Option<&'static Signature> {
     let is = |offset: usize, magic: &[u8]| {
         head.get(offset..)

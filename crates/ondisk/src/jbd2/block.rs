@@ -41,12 +41,12 @@ pub enum BlockType {
     SuperblockV1 = 3,
     /// Superblock, version 2.
     SuperblockV2 = 4,
-    /// Blocks whose older images are void.
+    /// Revokes older images of the listed blocks.
     Revoke = 5,
 }
 
 impl BlockType {
-    /// From the number on disk.
+    /// Decodes the number on disk.
     #[must_use]
     pub fn from_u32(v: u32) -> Option<BlockType> {
         Some(match v {
@@ -88,7 +88,7 @@ fn tail_checksum(seed: u32, block: &[u8]) -> Option<u32> {
     Some(ext4_crc32c(ext4_crc32c(seed, body), &[0; TAIL_LEN]))
 }
 
-/// Whether the checksum in the tail of a descriptor or revoke block is right.
+/// Whether the checksum in the tail of a descriptor or revoke block is valid.
 #[must_use]
 pub fn verify_tail(seed: u32, block: &[u8]) -> bool {
     let stored = block

@@ -1,4 +1,4 @@
-//! Commit blocks: the end of a transaction.
+//! Commit blocks: the record that ends a transaction.
 
 use super::block::{BlockType, write_header};
 use super::superblock::{Config, Csum};
@@ -17,14 +17,14 @@ pub const CHECKSUM: std::ops::Range<usize> = CHECKSUM_AT..CHECKSUM_AT + 4;
 const SEC_AT: usize = 48;
 /// Offset of `h_commit_nsec`.
 const NSEC_AT: usize = 56;
-/// Bytes of the record, its padding included; zeroes follow.
+/// Bytes of the record with its padding; zeros follow.
 pub const LEN: usize = 64;
 
-/// `JBD2_CRC32_CHKSUM`, the type of a transaction's sum, and its bytes.
+/// `JBD2_CRC32_CHKSUM`, the type of a transaction's checksum, and its length in bytes.
 const CRC32: [u8; 2] = [1, 4];
 
-/// The sum over a transaction's blocks that checksum v1 puts into the commit block: its descriptors
-/// and images as they are stored, in the order of the log; revoke blocks do not count.
+/// The checksum of a transaction in its commit block (checksum v1). It covers the descriptors and
+/// images as stored, in the order of the log, and no revoke blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TransactionSum(u32);
 
@@ -35,7 +35,7 @@ impl Default for TransactionSum {
 }
 
 impl TransactionSum {
-    /// Goes on with a block, where the log has such sums.
+    /// Adds a block, if the log has checksum v1.
     pub fn add(&mut self, config: &Config, block: &[u8]) {
         if config.csum == Csum::V1 {
             self.0 = crc32_be(self.0, block);
@@ -52,7 +52,7 @@ fn checksum(config: &Config, block: &[u8], rest: &[u8]) -> Option<u32> {
 }
 
 /// Fills a zeroed block with a commit record of the given wall-clock time (seconds, nanoseconds).
-/// `sum` counts with checksum v1.
+/// `sum` is used with checksum v1.
 pub fn encode(
     config: &Config,
     tid: u32,
@@ -78,12 +78,12 @@ pub fn encode(
     }
 }
 
-/// Whether the checksum is right (always, for logs without checksums). `sum` counts with checksum
-/// v1, where a record without one is right, too.
+/// Whether the checksum is valid (always, for logs without checksums). `sum` is used with checksum
+/// v1, where a record without a checksum is valid, too.
 ///
-/// With v2 and v3 a record is right as well if only what follows it is not zero: the device wrote
-/// the sector of the record and not those behind it, and the record says all there is to say. The
-/// kernel takes such a block, too.
+/// With v2 and v3 a record is also valid if only the bytes behind it are not zero: the device wrote
+/// the sector of the record and not those behind it, and the record is complete. The kernel accepts
+/// such a block, too.
 #[must_use]
 pub fn verify(config: &Config, block: &[u8], sum: TransactionSum) -> bool {
     let Some(stored) = be32(block, CHECKSUM_AT) else {

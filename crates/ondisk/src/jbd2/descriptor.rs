@@ -1,4 +1,4 @@
-//! Descriptor blocks: tags that name the home of each data block that follows.
+//! Descriptor blocks: tags with the home block of each data block that follows.
 
 use super::block::{BlockType, HEADER_LEN, update_tail, write_header};
 use super::superblock::{Config, Csum};
@@ -6,7 +6,7 @@ use crate::bytes::{array_at, be32, put};
 use crate::ext4::checksum::ext4_crc32c;
 use crate::num::{high32, low16, low32};
 
-/// The data block began with jbd2's magic, which was replaced by zeroes.
+/// The data block began with jbd2's magic, which was replaced by zeros.
 pub const FLAG_ESCAPE: u32 = 1;
 /// No UUID follows the tag.
 pub const FLAG_SAME_UUID: u32 = 2;
@@ -31,8 +31,8 @@ pub struct Tag {
 /// Bytes of a tag without the UUID.
 #[must_use]
 pub fn tag_len(config: &Config) -> usize {
-    // Blocknr, 16-bit checksum, 16-bit flags, and the high half when wide; v2 has two bytes more
-    // that say nothing.
+    // Block number, 16-bit checksum, 16-bit flags, and the high half when wide; v2 adds two unused
+    // bytes.
     match (config.csum, config.wide) {
         (Csum::V3, _) => 16,
         (Csum::V2, true) => 14,
@@ -42,14 +42,14 @@ pub fn tag_len(config: &Config) -> usize {
     }
 }
 
-/// How many tags fit in one descriptor.
+/// The number of tags that fit in one descriptor.
 #[must_use]
 pub fn tags_per_block(config: &Config) -> usize {
     (config.block_size as usize).saturating_sub(HEADER_LEN + UUID_LEN + config.tail_len())
         / tag_len(config)
 }
 
-/// Checksum of a stored image (after escaping) for its tag.
+/// The tag's checksum of a stored image (after escaping).
 #[must_use]
 pub fn image_checksum(config: &Config, tid: u32, stored: &[u8]) -> u32 {
     if !config.csum.in_blocks() {
@@ -63,8 +63,8 @@ pub fn image_checksum(config: &Config, tid: u32, stored: &[u8]) -> u32 {
     }
 }
 
-/// Fills a zeroed block with a descriptor for as many of `tags` as fit; returns how many.
-/// The flags for the UUID and the last tag are set here.
+/// Fills a zeroed block with a descriptor for as many of `tags` as fit; returns how many. It sets
+/// the flags for the UUID and the last tag.
 pub fn encode(config: &Config, tid: u32, uuid: &[u8; 16], tags: &[Tag], block: &mut [u8]) -> usize {
     write_header(block, BlockType::Descriptor, tid);
     let count = tags.len().min(tags_per_block(config));
@@ -106,9 +106,9 @@ pub fn encode(config: &Config, tid: u32, uuid: &[u8; 16], tags: &[Tag], block: &
     count
 }
 
-/// Reads the tags of a descriptor (header and checksum are the caller's to check). They end with
-/// the one that has the last-tag flag, or where the block has no room for one more: not every
-/// writer sets the flag in a full block.
+/// Reads the tags of a descriptor (the caller checks header and checksum). They end with the
+/// last-tag flag, or where the block has no room for another tag: not every writer sets the flag in
+/// a full block.
 #[must_use]
 pub fn decode(config: &Config, block: &[u8]) -> Vec<Tag> {
     let end = block.len().saturating_sub(config.tail_len());

@@ -1,11 +1,12 @@
-//! The fast-commit area: what Linux ext4 made durable of single files after the last transaction of
-//! the ring ("Fast commits" in the ext4 documentation). Unlike the rest of jbd2 it is
-//! little-endian.
+//! The fast-commit area: changes of single files that Linux's ext4 made durable after the last
+//! transaction of the ring ("Fast commits" in the ext4 documentation). Unlike the rest of jbd2 it
+//! is little-endian.
 //!
-//! The area is a row of *fast commits*. Each begins with a block and is a row of tags with values
-//! (TLVs): changes, and a tail with the transaction that they are part of and a crc32c over all
-//! since the tail before. The first one's first tag is the head. No TLV crosses a block: a pad
-//! fills what is left, and the tail takes the rest of its block.
+//! The area is a sequence of *fast commits*. Each begins with a block and is a sequence of tags
+//! with values (TLVs): changes, and a tail. The tail names the transaction that the changes are
+//! part of, and has a crc32c over everything since the previous tail. The first tag of the first
+//! fast commit is the head. No TLV crosses a block: a pad fills the rest of a block, and the tail
+//! takes the rest of its block.
 
 use crate::bytes::{le16, le32};
 use crate::error::{OnDiskError, Result};
@@ -16,9 +17,9 @@ use crate::ext4::inode::GOOD_OLD_INODE_SIZE;
 
 /// Bytes of tag and length in front of each value.
 const TLV_LEN: usize = 4;
-/// Bytes of the head's and the tail's value, as far as they mean something.
+/// Meaningful bytes in the value of a head or a tail.
 const HEAD_LEN: usize = 8;
-/// Bytes in front of a name: parent and inode.
+/// Bytes before a name: parent and inode.
 const NAME_AT: usize = 8;
 
 /// `EXT4_FC_TAG_*`.
@@ -39,39 +40,39 @@ mod tag {
 pub struct Entry {
     /// The directory's inode.
     pub parent: u32,
-    /// The inode that it names.
+    /// The inode that the name refers to.
     pub ino: u32,
     /// The name, 1 to 255 bytes.
     pub name: Vec<u8>,
 }
 
-/// One change of a fast commit. Each says what is, not what to do.
+/// One change of a fast commit. It describes the resulting state, not an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// The file has these blocks there (`EXT4_FC_TAG_ADD_RANGE`).
+    /// The file has these blocks (`EXT4_FC_TAG_ADD_RANGE`).
     AddRange {
         /// The file's inode.
         ino: u32,
-        /// What is mapped.
+        /// The mapping.
         extent: Extent,
     },
-    /// The file has no blocks there (`EXT4_FC_TAG_DEL_RANGE`).
+    /// The file has no blocks in this range (`EXT4_FC_TAG_DEL_RANGE`).
     DelRange {
         /// The file's inode.
         ino: u32,
         /// First logical block.
         block: u32,
-        /// Blocks.
+        /// Number of blocks.
         len: u32,
     },
     /// A new inode has this name (`EXT4_FC_TAG_CREAT`).
     Create(Entry),
-    /// The name is there (`EXT4_FC_TAG_LINK`).
+    /// The name exists (`EXT4_FC_TAG_LINK`).
     Link(Entry),
-    /// The name is not there (`EXT4_FC_TAG_UNLINK`).
+    /// The name does not exist (`EXT4_FC_TAG_UNLINK`).
     Unlink(Entry),
-    /// The inode is as these bytes say (`EXT4_FC_TAG_INODE`): the first 128 and the extra ones, or
-    /// all of it with inline data.
+    /// The inode has these bytes (`EXT4_FC_TAG_INODE`): the first 128 and the extra ones, or all of
+    /// it with inline data.
     Inode {
         /// Its number.
         ino: u32,
@@ -83,18 +84,18 @@ pub enum Change {
 /// One fast commit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FastCommit {
-    /// Its first block, from the start of the area.
+    /// Its first block, relative to the start of the area.
     pub at: u64,
-    /// What it says, in order.
+    /// Its changes, in order.
     pub changes: Vec<Change>,
 }
 
-/// What the first block of the area says.
+/// The head at the start of the area.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FastCommitHead {
     /// Feature bits of the writer.
     pub features: u32,
-    /// Transaction that the fast commits are part of.
+    /// The transaction that the fast commits are part of.
     pub tid: u32,
 }
 
@@ -124,7 +125,7 @@ fn entry(value: &[u8]) -> Option<Entry> {
     })
 }
 
-/// The change that a tag stands for; `None` when its value has no length that it can have.
+/// Decodes the change of a tag; `None` when the value's length is impossible.
 fn change(kind: u16, value: &[u8]) -> Option<Change> {
     Some(match kind {
         tag::ADD_RANGE if value.len() == 16 => Change::AddRange {
@@ -147,14 +148,14 @@ fn change(kind: u16, value: &[u8]) -> Option<Change> {
     })
 }
 
-/// How the area ends.
+/// The end of the area's valid content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum End {
-    /// No fast commit follows: what stands there is older, or nothing.
+    /// No fast commit follows: the rest is older, or empty.
     NoNext,
-    /// One began but does not prove itself: the usual trace of a crash.
+    /// A fast commit began but has no valid checksum: the usual trace of a crash.
     Torn(String),
-    /// One does not prove itself although a later one does: the device lost or changed it.
+    /// A fast commit has no valid checksum although a later one has: the device lost or changed it.
     Lost(String),
 }
 
@@ -162,20 +163,20 @@ pub enum End {
 #[derive(Debug)]
 pub struct Scanner {
     tid: u32,
-    /// Blocks read.
+    /// Number of blocks read.
     blocks: u64,
-    /// Since the last tail.
+    /// The checksum since the last tail.
     crc: u32,
-    /// The one that is being read.
+    /// The fast commit that is being read.
     pending: FastCommit,
     commits: Vec<FastCommit>,
     end: Option<End>,
-    /// A deliberate fault: whatever the checksums say.
+    /// Fault for canaries: checksums are ignored.
     unproven: bool,
 }
 
 impl Scanner {
-    /// Looks for fast commits of transaction `tid`.
+    /// A scanner for fast commits of transaction `tid`.
     #[must_use]
     pub fn new(tid: u32) -> Scanner {
         Scanner {
@@ -189,14 +190,14 @@ impl Scanner {
         }
     }
 
-    /// A deliberate fault: fast commits count whatever their checksum says.
+    /// Fault for canaries: fast commits count whatever their checksum.
     #[must_use]
     pub fn unproven(mut self, unproven: bool) -> Scanner {
         self.unproven = unproven;
         self
     }
 
-    /// Forgets what was read of a fast commit: the next one begins with the next block.
+    /// Discards the partly read fast commit: the next one begins with the next block.
     fn restart(&mut self) -> FastCommit {
         self.crc = 0;
         let next = FastCommit {
@@ -206,10 +207,10 @@ impl Scanner {
         core::mem::replace(&mut self.pending, next)
     }
 
-    /// Takes the area's next block.
+    /// Reads the area's next block.
     ///
     /// # Errors
-    /// `Unsupported` when the writer used something that this version does not know.
+    /// `Unsupported` when the writer used a feature that this version does not know.
     pub fn block(&mut self, block: &[u8]) -> Result<()> {
         if self.blocks == 0 {
             match head(block) {
@@ -219,7 +220,7 @@ impl Scanner {
                     });
                 }
                 Some(head) if head.tid == self.tid => {}
-                // Nothing, unless a fast commit behind it says that it was there.
+                // The area is empty, unless a later fast commit proves that there was one here.
                 _ => self.end = Some(End::NoNext),
             }
         }
@@ -273,7 +274,7 @@ impl Scanner {
         Ok(())
     }
 
-    /// A tail proved its fast commit.
+    /// Completes a fast commit whose tail is valid.
     fn commit(&mut self) {
         let whole = self.restart();
         let what = match &self.end {
@@ -289,7 +290,7 @@ impl Scanner {
         self.end = Some(End::Lost(why));
     }
 
-    /// The fast commits that were found, in order, and how the area ends.
+    /// The fast commits found, in order, and the end of the valid content.
     #[must_use]
     pub fn finish(self) -> (Vec<FastCommit>, End) {
         let end = self.end.unwrap_or(match self.pending.changes.is_empty() {
@@ -307,7 +308,7 @@ mod tests {
 
     const SIZE: usize = 1024;
 
-    /// Writes fast commits as Linux does.
+    /// A writer of fast commits as Linux makes them.
     #[derive(Default)]
     struct Writer {
         blocks: Vec<Vec<u8>>,
@@ -389,7 +390,7 @@ mod tests {
         );
         w.name(tag::CREATE, b"a");
         w.tail(7);
-        // One that takes two blocks.
+        // A fast commit of two blocks.
         w.put(
             tag::DEL_RANGE,
             &[12u32, 3, 4].map(u32::to_le_bytes).concat(),
@@ -422,8 +423,8 @@ mod tests {
         assert_eq!(changes[3], gone);
     }
 
-    /// Every byte of every block flipped: the fast commits before it stay, it never counts, and if
-    /// one stands behind it that is noticed.
+    /// Flips every byte of every block: the earlier fast commits stay, the damaged one never
+    /// counts, and if a later one exists the damage is reported.
     #[test]
     fn damage_never_counts_and_is_never_silent() {
         let blocks = sample().blocks;
@@ -439,7 +440,7 @@ mod tests {
                 };
                 let last = nr >= first;
                 let expected = usize::from(last);
-                // What a tail leaves of its block means nothing.
+                // The bytes behind a tail have no meaning.
                 if commits == 2 {
                     let meaningful = damaged[nr].iter().rposition(|b| *b != 0).unwrap();
                     assert!(at >= meaningful, "block {nr}, byte {at} is not covered");
@@ -452,11 +453,11 @@ mod tests {
         }
     }
 
-    /// Without a look at the checksum a change that was torn counts.
+    /// With the checksums ignored a torn change counts.
     #[test]
     fn a_fault_that_trusts_tails_is_seen() {
         let mut blocks = sample().blocks;
-        // In the value of the first change.
+        // A byte in the value of the first change.
         blocks[0][60] ^= 0x41;
         let count = |unproven| {
             let mut scanner = Scanner::new(7).unproven(unproven);

@@ -1,4 +1,4 @@
-//! Revoke blocks: images of these blocks in this or an older transaction are void.
+//! Revoke blocks: they void the images of the listed blocks in this and older transactions.
 
 use super::block::{BlockType, HEADER_LEN, update_tail, write_header};
 use super::superblock::Config;
@@ -13,7 +13,7 @@ fn entry_len(config: &Config) -> usize {
     if config.wide { 8 } else { 4 }
 }
 
-/// How many entries fit in one revoke block.
+/// The number of entries that fit in one revoke block.
 #[must_use]
 pub fn entries_per_block(config: &Config) -> usize {
     (config.block_size as usize).saturating_sub(FIRST + config.tail_len()) / entry_len(config)
@@ -40,7 +40,7 @@ pub fn encode(config: &Config, tid: u32, blocks: &[u64], block: &mut [u8]) -> us
     count
 }
 
-/// Reads the revoked block numbers (header and checksum are the caller's to check).
+/// Reads the revoked block numbers (the caller checks header and checksum).
 ///
 /// # Errors
 /// `Corrupt` when `r_count` exceeds the block.

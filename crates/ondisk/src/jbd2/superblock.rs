@@ -1,10 +1,10 @@
-//! The journal superblock: log block 0.
+//! The journal superblock: log block 0, with the format and the start of the log.
 
 use core::fmt;
 
 use bitflags::bitflags;
 use zerocopy::byteorder::{BE, U32};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::block::{BlockHeader, BlockType, MAGIC, TAIL_LEN};
 use crate::bytes::assert_layout;
@@ -34,8 +34,8 @@ bitflags! {
         const CSUM_V3 = 0x10;
         /// The end of the log is a fast-commit area.
         const FAST_COMMIT = 0x20;
-        /// Not jbd2's: a StetFS log lies behind the superblock ([`crate::stet`]), and whoever does
-        /// not know it must leave the volume alone.
+        /// Not jbd2's: a StetFS log lies behind the superblock ([`crate::stet`]). Software that
+        /// does not know it must not use the volume.
         const STET = 0x4000_0000;
     }
 }
@@ -119,7 +119,7 @@ pub struct JournalSuperblock {
     pub s_padding2: [u8; 3],
     /// Blocks of the fast-commit area; 0 means [`DEFAULT_FC_BLOCKS`].
     pub s_num_fc_blks: U32<BE>,
-    /// Where the log goes on after a clean unmount (newer kernels).
+    /// Log block at which the log continues after a clean unmount (newer kernels).
     pub s_head: U32<BE>,
     /// Zero.
     pub s_padding: [U32<BE>; 40],
@@ -136,28 +136,28 @@ assert_layout!(JournalSuperblock, 1024, {
     s_head: 88, s_padding: 92, s_checksum: 252, s_users: 256,
 });
 
-/// What the rest of a log's format depends on.
+/// The parameters of the rest of a log's format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
     /// Bytes in a log block.
     pub block_size: u32,
     /// Block numbers of tags and revoke entries are 64 bits wide.
     pub wide: bool,
-    /// Checksums in tags and tails, and how tags look.
+    /// The kind of checksums in tags and tails, which also sets the format of tags.
     pub csum: Csum,
     /// Seed of all checksums: crc32c of the journal's UUID.
     pub seed: u32,
 }
 
 impl Config {
-    /// Bytes at the end of a descriptor or revoke block that its checksum takes.
+    /// Bytes that the checksum takes at the end of a descriptor or revoke block.
     #[must_use]
     pub fn tail_len(&self) -> usize {
         if self.csum.in_blocks() { TAIL_LEN } else { 0 }
     }
 }
 
-/// Checksums of a log.
+/// The kinds of checksums of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Csum {
     /// None.
@@ -179,10 +179,30 @@ impl Csum {
 }
 
 impl JournalSuperblock {
+    /// The superblock of an empty journal of `blocks` log blocks of `block_size` bytes, of which
+    /// the last `fc_blocks` are for fast commits; with no features, which users add.
+    #[must_use]
+    pub fn empty(block_size: u32, blocks: u32, fc_blocks: u32, uuid: [u8; 16]) -> Self {
+        let mut sb = JournalSuperblock::new_zeroed();
+        sb.header = BlockHeader {
+            h_magic: MAGIC.into(),
+            h_blocktype: (BlockType::SuperblockV2 as u32).into(),
+            h_sequence: 0.into(),
+        };
+        sb.s_blocksize = block_size.into();
+        sb.s_maxlen = blocks.into();
+        sb.s_first = 1.into();
+        sb.s_sequence = 1.into();
+        sb.s_uuid = uuid;
+        sb.s_nr_users = 1.into();
+        sb.s_num_fc_blks = fc_blocks.into();
+        sb
+    }
+
     /// Decodes and checks the superblock.
     ///
     /// # Errors
-    /// `Corrupt` when it is not a superblock of a journal of `log_blocks` blocks of `block_size`
+    /// `Corrupt` if it is not a superblock of a journal of `log_blocks` blocks of `block_size`
     /// bytes, or its checksum is wrong; `Unsupported` for unknown features.
     pub fn decode(bytes: &[u8], block_size: u32, log_blocks: u64) -> Result<JournalSuperblock> {
         let (sb, _) = JournalSuperblock::read_from_prefix(bytes)
@@ -252,7 +272,7 @@ impl JournalSuperblock {
         Ok(())
     }
 
-    /// The ring, and where the log starts in it.
+    /// Checks the ring, and the start of the log in it.
     fn check_places(&self, log_blocks: u64) -> Result<()> {
         let maxlen = u64::from(self.s_maxlen.get());
         if maxlen > log_blocks {
@@ -269,7 +289,7 @@ impl JournalSuperblock {
             ));
         }
         let (first, end) = (u64::from(self.s_first.get()), u64::from(self.ring_end()));
-        // A ring smaller than this cannot hold one transaction; the kernel asks for 1024 in all.
+        // A smaller ring cannot hold one transaction; the kernel requires 1024 blocks in all.
         if first == 0 || end < first + 16 {
             return Err(corrupt!(WHAT, "log blocks {first} to {end}"));
         }
@@ -330,7 +350,7 @@ impl JournalSuperblock {
         self.s_maxlen.get().saturating_sub(self.fc_blocks())
     }
 
-    /// The log blocks that fast commits stand in: one behind the ring is never used.
+    /// The log blocks of fast commits: the first one behind the ring is never used.
     #[must_use]
     pub fn fc_area(&self) -> core::ops::Range<u32> {
         let end = self.s_maxlen.get();
@@ -340,7 +360,7 @@ impl JournalSuperblock {
         }
     }
 
-    /// Blocks set apart for fast commits.
+    /// Number of blocks reserved for fast commits.
     #[must_use]
     pub fn fc_blocks(&self) -> u32 {
         if !self.incompat().contains(IncompatFlags::FAST_COMMIT) {
@@ -362,7 +382,7 @@ impl JournalSuperblock {
         }
     }
 
-    /// Sets the incompatible features and what follows from them.
+    /// Sets the incompatible features and the fields that depend on them.
     pub fn set_incompat(&mut self, flags: IncompatFlags) {
         self.s_feature_incompat = flags.bits().into();
         self.s_checksum_type = if self.has_checksum() {
@@ -372,7 +392,7 @@ impl JournalSuperblock {
         };
     }
 
-    /// How the log is to be read and written.
+    /// The parameters for reading and writing the log.
     #[must_use]
     pub fn config(&self) -> Config {
         let incompat = self.incompat();
@@ -398,7 +418,7 @@ impl JournalSuperblock {
         ext4_crc32c(!0, copy.as_bytes())
     }
 
-    /// Brings the checksum up to date, if the journal has checksums.
+    /// Updates the checksum, if the journal has checksums.
     pub fn update_checksum(&mut self) {
         self.s_checksum = if self.has_checksum() {
             self.checksum().into()

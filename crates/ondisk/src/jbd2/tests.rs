@@ -33,7 +33,7 @@ fn config(csum: Csum, wide: bool) -> Config {
     }
 }
 
-/// As many tags as fit a descriptor.
+/// As many tags as fit in a descriptor.
 fn tags(config: &Config) -> Vec<Tag> {
     let high = if config.wide { 0x12_0000_0000 } else { 0 };
     let sums = match config.csum {
@@ -50,7 +50,7 @@ fn tags(config: &Config) -> Vec<Tag> {
         .collect()
 }
 
-/// Sizes and places of the fields, from the documentation of the format, not from the encoder.
+/// Sizes and offsets of the fields, from the documentation of the format, not from the encoder.
 #[test]
 fn tags_lie_where_the_format_says() {
     for (csum, wide, len) in FORMATS {
@@ -80,7 +80,7 @@ fn tags_lie_where_the_format_says() {
 }
 
 /// The last-tag flag ends the tags, and so does the end of the block: debugfs and old kernels set
-/// no flag in a full one.
+/// no flag in a full block.
 #[test]
 fn tags_end_with_the_block() {
     for (csum, wide, len) in FORMATS {
@@ -113,7 +113,7 @@ fn commit_blocks_prove_themselves() {
         commit::encode(&config, 5, (1000, 9), sum, &mut block);
         assert_eq!(commit::time(&block), (1000, 9));
         assert!(commit::verify(&config, &block, sum), "{csum:?}");
-        // The record's sector arrived, and behind it stands what was there.
+        // The record's sector arrived; the sectors behind it have old content.
         let mut torn = block.clone();
         torn[512..].fill(0xaa);
         assert!(commit::verify(&config, &torn, sum), "{csum:?}");
@@ -179,7 +179,7 @@ fn features_decide_the_format() {
     let mut sb = superblock(none, empty);
     sb.s_feature_ro_compat = 1.into();
     assert!(decode(&sb).unwrap_err().to_string().contains("0x1"));
-    // Version 1 has no features, whatever stands in their place.
+    // Version 1 has no features, whatever the bytes of these fields.
     let mut sb = superblock(v1, v2);
     sb.header.h_blocktype = (BlockType::SuperblockV1 as u32).into();
     sb.s_feature_ro_compat = 1.into();

@@ -1,23 +1,23 @@
-//! What a table is read from.
+//! The source of a partition table: a trait, so that this crate needs no I/O.
 
-/// What a table is read from.
+/// The source of a partition table.
 pub trait Disk {
-    /// Why it cannot be read.
+    /// The error of a read.
     type Error;
 
-    /// Bytes in all.
+    /// Size in bytes.
     fn size(&self) -> u64;
 
-    /// Bytes of a sector, in which an MBR counts.
+    /// Bytes of a sector, the unit of an MBR.
     fn sector(&self) -> u32;
 
-    /// Fills `buf` from byte `at` on, which lies inside with all of it.
+    /// Fills `buf` from byte `at` on. The range lies inside the disk.
     ///
     /// # Errors
     /// The disk's.
     fn read(&self, at: u64, buf: &mut [u8]) -> Result<(), Self::Error>;
 
-    /// The bytes of a place; `None` if it is not on the disk.
+    /// Reads `len` bytes from byte `at` on; `None` if they are not on the disk.
     ///
     /// # Errors
     /// The disk's.
@@ -33,10 +33,10 @@ pub trait Disk {
     }
 }
 
-/// What has its size, its sectors and a way to read it.
+/// A disk made of a size, a sector size and a function that reads.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadBy<F> {
-    /// Bytes in all.
+    /// Size in bytes.
     pub size: u64,
     /// Bytes of a sector.
     pub sector: u32,
@@ -74,7 +74,7 @@ impl Disk for &[u8] {
 
     fn read(&self, at: u64, buf: &mut [u8]) -> Result<(), Self::Error> {
         let there = usize::try_from(at).ok().and_then(|at| self.get(at..));
-        // What lies outside is nobody's to read.
+        // Bytes outside read as nothing: `buf` stays.
         for (to, from) in buf.iter_mut().zip(there.unwrap_or_default()) {
             *to = *from;
         }

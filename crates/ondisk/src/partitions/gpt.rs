@@ -10,25 +10,25 @@ use crate::num::to_usize;
 /// Sizes of sectors that disks have.
 const SECTORS: [u64; 2] = [512, 4096];
 
-/// Bytes of entries that are looked at.
+/// Maximum bytes of entries that are read.
 const MOST_ENTRIES: usize = 1 << 20;
 
-/// Bytes of a header that its checksum covers at least.
+/// Minimum bytes of a header that its checksum covers.
 const HEADER: usize = 92;
 
-/// Bytes of an entry that are looked at.
+/// Bytes of an entry that are read.
 const ENTRY: usize = 128;
 
-/// One of the two tables, whole.
+/// A copy of the table with valid checksums.
 struct Copy {
     sector: u64,
     entries: Vec<u8>,
     entry_size: usize,
-    /// The bytes where the entries are.
+    /// The byte range of the entries.
     place: Range<u64>,
 }
 
-/// The table of a disk whose MBR says that there is one.
+/// Reads the table of a disk whose MBR announces a GPT.
 pub(super) fn read<D: Disk>(disk: &D) -> Result<Option<Partitions>, D::Error> {
     let found = |copy: Copy, damage: Option<&str>| {
         Ok(Some(Partitions {
@@ -37,7 +37,7 @@ pub(super) fn read<D: Disk>(disk: &D) -> Result<Option<Partitions>, D::Error> {
             damage: damage.map(str::to_owned),
         }))
     };
-    // Places that a damaged header names for the copy.
+    // Positions of the copy, as named by damaged headers.
     let mut named = Vec::new();
     for sector in SECTORS {
         match copy(disk, sector, sector)? {
@@ -64,8 +64,8 @@ pub(super) fn read<D: Disk>(disk: &D) -> Result<Option<Partitions>, D::Error> {
     }))
 }
 
-/// The copy whose header is at byte `at`; else where its header has the other one, if there is a
-/// header that may be right.
+/// Reads the copy whose header is at byte `at`. If it is damaged, the error is the position of the
+/// other copy, if the header names a plausible one.
 fn copy<D: Disk>(disk: &D, sector: u64, at: u64) -> Result<Result<Copy, Option<u64>>, D::Error> {
     let Some(header) = disk.bytes(at, to_usize(sector))? else {
         return Ok(Err(None));
@@ -93,7 +93,7 @@ fn copy<D: Disk>(disk: &D, sector: u64, at: u64) -> Result<Result<Copy, Option<u
     }
 }
 
-/// Sector, number and size of the entries, if the header of this sector is whole.
+/// Sector, number and size of the entries, if the header of this sector has a valid checksum.
 fn checked(header: &[u8], sector: u64) -> Option<(u64, usize, usize)> {
     let len = le32(header, 12)? as usize;
     let mut covered = header.get(..len).filter(|h| h.len() >= HEADER)?.to_vec();
@@ -114,7 +114,7 @@ fn partitions(copy: &Copy) -> Vec<Partition> {
         .collect()
 }
 
-/// `None` for an entry that is not in use.
+/// Decodes an entry; `None` if it is not in use.
 fn partition(number: u32, entry: &[u8], copy: &Copy) -> Option<Partition> {
     let sector = copy.sector;
     let kind = guid(&array_at(entry, 0)?);
@@ -130,7 +130,7 @@ fn partition(number: u32, entry: &[u8], copy: &Copy) -> Option<Partition> {
         (Some(_), None) => Some("it ends before it begins"),
         (None, _) => Some("it is not within the disk"),
         (Some(offset), Some(size)) => {
-            // The first two sectors are the table's as well.
+            // The first two sectors also belong to the table.
             let over = offset < 2 * sector
                 || (offset < copy.place.end && copy.place.start < offset.saturating_add(size));
             over.then_some("it lies over the table")
@@ -159,7 +159,7 @@ fn le64(b: &[u8], off: usize) -> Option<u64> {
 
 const UNUSED: &str = "00000000-0000-0000-0000-000000000000";
 
-/// A GUID as it is written: the first three parts are little-endian.
+/// The text form of a GUID: the first three parts are little-endian.
 fn guid(b: &[u8; 16]) -> String {
     let [a, b, c, d, e, f, g, h, rest @ ..] = b;
     let rest: String = rest.iter().map(|byte| format!("{byte:02X}")).collect();

@@ -1,4 +1,4 @@
-//! The table in the first sector, and the chain of logical partitions in an extended one.
+//! The MBR: the table in the first sector, and the chain of logical partitions in an extended one.
 
 use std::collections::BTreeSet;
 
@@ -9,13 +9,13 @@ use crate::bytes::{array_at, le32};
 /// Bytes of a table.
 pub(super) const LEN: usize = 512;
 
-/// Links of a chain that are followed; Linux follows 100, and gives numbers up to 256.
+/// Maximum number of links of a chain that are followed; Linux follows 100, and numbers up to 256.
 const MOST_LINKS: usize = 128;
 
-/// An entry. Places in sectors.
+/// An entry of a table. Positions are sectors.
 #[derive(Clone, Copy)]
 pub(super) struct Entry {
-    /// From 1 on.
+    /// Number, from 1 on.
     number: u32,
     kind: u8,
     start: u32,
@@ -28,7 +28,7 @@ impl Entry {
     }
 }
 
-/// The entries that are in use; `None` if this is no table.
+/// The entries in use; `None` if this is no table.
 pub(super) fn entries(table: &[u8]) -> Option<Vec<Entry>> {
     if array_at(table, 510)? != [0x55, 0xaa] {
         return None;
@@ -42,7 +42,7 @@ pub(super) fn entries(table: &[u8]) -> Option<Vec<Entry>> {
         if kind == 0 {
             continue;
         }
-        // Other values are no table's, but those of a boot sector.
+        // Such values are not a table's, but those of a boot sector.
         if active & 0x7f != 0 || start == 0 || len == 0 {
             return None;
         }
@@ -56,12 +56,12 @@ pub(super) fn entries(table: &[u8]) -> Option<Vec<Entry>> {
     (!entries.is_empty()).then_some(entries)
 }
 
-/// Whether the table stands for a GPT.
+/// Whether the table only protects a GPT.
 pub(super) fn is_protective(entries: &[Entry]) -> bool {
     entries.iter().any(|e| e.kind == 0xee)
 }
 
-/// The partitions of `entries`, which `table` has.
+/// The partitions of `entries`, which are those of `table`.
 pub(super) fn read<D: Disk>(
     disk: &D,
     table: &[u8],
@@ -77,7 +77,7 @@ pub(super) fn read<D: Disk>(
         all.push(reader.partition(entry.number, entry, u64::from(entry.start)));
     }
     let mut damage = None;
-    // Linux, too, has the logical partitions of the first one only.
+    // Linux, too, reads the logical partitions of the first extended partition only.
     if let Some(extended) = entries.iter().find(|e| e.is_extended()) {
         damage = reader.chain(extended, &mut all)?;
     }
@@ -90,14 +90,14 @@ pub(super) fn read<D: Disk>(
 
 struct Reader<'a, D> {
     disk: &'a D,
-    /// Bytes of one.
+    /// Bytes of a sector.
     sector: u64,
-    /// The disk's number.
+    /// The disk's signature.
     id: u32,
 }
 
 impl<D: Disk> Reader<'_, D> {
-    /// The partition of an entry that starts at a sector.
+    /// The partition of an entry that starts at sector `start`.
     fn partition(&self, number: u32, entry: &Entry, start: u64) -> Partition {
         Partition {
             number,
@@ -112,7 +112,8 @@ impl<D: Disk> Reader<'_, D> {
         }
     }
 
-    /// Adds the logical partitions in `extended`. Says what ended the chain before its end.
+    /// Adds the logical partitions in `extended`. Returns the fault that ended the chain early, if
+    /// any.
     fn chain(
         &self,
         extended: &Entry,
@@ -164,7 +165,7 @@ impl<D: Disk> Reader<'_, D> {
     }
 }
 
-/// The two entries of a link that count.
+/// The two meaningful entries of a link.
 fn link(table: &[u8]) -> Option<[Entry; 2]> {
     if array_at(table, 510)? != [0x55, 0xaa] {
         return None;

@@ -1,12 +1,11 @@
 //! Partition tables: MBR with its chain of logical partitions, and GPT (UEFI specification, chapter
 //! 5).
 //!
-//! 1. A partition without a fault lies on the disk, behind its table, and shares no byte with
-//!    another one.
-//! 2. What is read is bounded, whatever a table says: 4 MBR entries, 128 links of a chain, 1 MiB of
-//!    GPT entries.
-//! 3. A GPT counts where both its checksums do. Of a table whose first copy is damaged the one at
-//!    the end of the disk is taken.
+//! 1. A partition without a fault lies on the disk, behind its table, and overlaps no other one.
+//! 2. Reading is bounded, whatever a table says: 4 MBR entries, 128 links of a chain, 1 MiB of GPT
+//!    entries.
+//! 3. A GPT counts if both its checksums are valid. If the first copy is damaged, the one at the
+//!    end of the disk is used.
 
 mod disk;
 mod gpt;
@@ -55,7 +54,7 @@ impl Partitions {
     }
 }
 
-/// The volume in a partition.
+/// The ext4 volume in a partition.
 fn ext4_at<D: Disk>(disk: &D, partition: &Partition) -> Result<Option<Ext4>, D::Error> {
     if partition.size < SUPERBLOCK_OFFSET + SUPERBLOCK_SIZE as u64 {
         return Ok(None);

@@ -1,14 +1,15 @@
-//! Which partition is meant.
+//! Finds a partition by number, UUID or name.
 
 use std::fmt;
 
 use super::table::{Partition, Partitions};
 
-/// Why there is no partition of a name. A sentence without a subject, which is the disk.
+/// The error of finding a partition. The text is a sentence without a subject, which is the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoPartition {
     why: String,
-    /// Nothing has that name; else it is of several, or of one that cannot be used.
+    /// Whether no partition has that name. Otherwise several have it, or the one that has it is
+    /// unusable.
     pub is_missing: bool,
 }
 
@@ -28,11 +29,11 @@ impl fmt::Display for NoPartition {
 }
 
 impl Partitions {
-    /// The partition that is meant by a number, else by a UUID or a name of the partition or of the
-    /// ext4 volume in it.
+    /// Finds a partition by number, else by a UUID or a name of the partition or of the ext4 volume
+    /// in it.
     ///
     /// # Errors
-    /// There is none, or several, or it cannot be used.
+    /// No partition matches, several do, or the one that does is unusable.
     pub fn named(&self, name: &str) -> Result<&Partition, NoPartition> {
         let number: Option<u32> = name.parse().ok();
         let by_number = self.all.iter().find(|p| Some(p.number) == number);

@@ -1,11 +1,11 @@
 //! Tables made for tests.
 
-/// Puts bytes at a place.
+/// Writes bytes at an offset.
 pub(super) fn put(disk: &mut [u8], at: usize, bytes: &[u8]) {
     disk[at..at + bytes.len()].copy_from_slice(bytes);
 }
 
-/// An entry of an MBR or of a link: places in sectors.
+/// Writes an entry of an MBR or of a link; positions are sectors.
 pub(super) fn mbr_entry(
     disk: &mut [u8],
     table: usize,
@@ -33,10 +33,10 @@ pub(super) fn mbr() -> Vec<u8> {
     disk
 }
 
-/// Sectors of a sample with a GPT.
+/// Size of a sample with a GPT in sectors.
 pub(super) const SECTORS: usize = 300;
 
-/// A disk with a GPT: its partitions by name, first and last sector.
+/// A disk with a GPT; the partitions are given by name, first and last sector.
 pub(super) fn gpt(sector: usize, partitions: &[(&str, u64, u64)]) -> Vec<u8> {
     let mut disk = vec![0; SECTORS * sector];
     mbr_entry(&mut disk, 0, 0, 0xee, 1, SECTORS as u32 - 1);

@@ -1,4 +1,4 @@
-//! A partition table, and what can be wrong with it.
+//! A partition table, and the checks of its partitions.
 
 use std::fmt;
 
@@ -9,45 +9,45 @@ pub struct Partitions {
     pub table: &'static str,
     /// Its partitions, by number.
     pub all: Vec<Partition>,
-    /// What is wrong with the table itself: parts of it were not read, or come from its copy.
+    /// Damage of the table itself: parts of it were not read, or come from its copy.
     pub damage: Option<String>,
 }
 
-/// A partition. Offset and size in bytes.
+/// A partition. Offset and size are in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partition {
-    /// From 1 on; logical ones from 5 on.
+    /// Number, from 1 on; logical partitions from 5 on.
     pub number: u32,
-    /// Where it starts.
+    /// First byte on the disk.
     pub offset: u64,
-    /// Its size.
+    /// Size in bytes.
     pub size: u64,
-    /// In words, or the number in the table.
+    /// The type in words, or its number in the table.
     pub kind: String,
-    /// Its name; empty in an MBR.
+    /// The name; empty in an MBR.
     pub name: String,
-    /// Its own UUID in a GPT; in an MBR the disk's number and its own, as Linux has it. Small
-    /// letters.
+    /// In a GPT the partition's UUID; in an MBR the disk's signature and the partition number, as
+    /// Linux has it. Lower case.
     pub uuid: String,
     /// The ext4 volume in it.
     pub ext4: Option<Ext4>,
-    /// Whether it only holds the logical ones.
+    /// Whether it only contains the logical partitions.
     pub extended: bool,
-    /// Why it cannot be used.
+    /// The reason why it is unusable.
     pub fault: Option<String>,
 }
 
-/// What an ext4 volume is known by.
+/// The names of an ext4 volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ext4 {
-    /// Its label; may be empty.
+    /// The label; may be empty.
     pub label: String,
-    /// Small letters.
+    /// The UUID in lower case.
     pub uuid: String,
 }
 
 impl Partitions {
-    /// Says which partitions cannot be used (1).
+    /// Marks the unusable partitions (1); `disk` is its size in bytes.
     pub(super) fn find_faults(&mut self, disk: u64) {
         for partition in &mut self.all {
             if partition.fault.is_none() && partition.end().is_none_or(|end| end > disk) {
@@ -63,7 +63,7 @@ impl Partitions {
             .map(|(i, p)| (p.offset, p.end().unwrap_or(u64::MAX), i))
             .collect();
         order.sort_unstable();
-        // The one of those before that ends last.
+        // The earlier partition that ends last.
         let mut last: Option<(u64, usize)> = None;
         for (start, end, i) in order {
             if let Some((before_ends, before)) = last
@@ -87,7 +87,7 @@ impl Partitions {
         }
     }
 
-    /// Those that hold ext4, and can be used.
+    /// The partitions with an ext4 volume.
     pub fn with_ext4(&self) -> impl Iterator<Item = &Partition> {
         self.all.iter().filter(|p| p.ext4.is_some())
     }

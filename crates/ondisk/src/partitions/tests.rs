@@ -1,4 +1,4 @@
-//! Sound tables are read, hostile ones are told.
+//! Valid tables are read, and hostile ones are reported.
 #![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;
@@ -11,7 +11,7 @@ fn table(disk: &[u8]) -> Option<Partitions> {
     table
 }
 
-/// Number, offset and size of each, in sectors of 512.
+/// Number, offset and size of each partition, in sectors of 512.
 fn places(table: &Partitions) -> Vec<(u32, u64, u64)> {
     let place = |p: &Partition| (p.number, p.offset / 512, p.size / 512);
     table.all.iter().map(place).collect()
@@ -48,13 +48,13 @@ fn a_chain_that_comes_back_leaves_or_ends_in_nothing_is_cut() {
     assert!(damage(1, 0x0f, 400).contains("comes back"), "to itself");
     assert!(damage(1, 0x85, 5000).contains("leaves the extended partition"));
     assert!(damage(1, 0x05, 10).contains("ends in what is no table"));
-    // One that is longer than the disk.
+    // An extended partition that is longer than the disk.
     let mut disk = mbr();
     mbr_entry(&mut disk, 0, 2, 0x05, 300, u32::MAX);
     mbr_entry(&mut disk, 700, 1, 0x05, 1 << 30, 50);
     let table = table(&disk).unwrap();
     assert!(table.damage.as_ref().unwrap().contains("leaves the disk"));
-    // What came before it can be used.
+    // The partitions before it are usable.
     assert_eq!(table.named("6").unwrap().offset, 720 * 512);
     assert!(table.to_string().contains("leaves the disk"));
 }
@@ -101,7 +101,7 @@ fn a_gpt_with_small_and_large_sectors() {
 #[test]
 fn the_copy_at_the_end_counts_where_the_first_is_damaged() {
     for sector in [512, 4096] {
-        // The header's own sum, the entries, or no header at all.
+        // Damage to the header's checksum, to the entries, or to the header's magic.
         for at in [sector + 60, 2 * sector + 32, sector] {
             let mut disk = gpt(sector, &TWO);
             disk[at] ^= 1;
@@ -115,7 +115,7 @@ fn the_copy_at_the_end_counts_where_the_first_is_damaged() {
             let said = found.named("1").unwrap_err().to_string();
             assert!(said.contains("both copies of it are damaged"), "{said}");
         }
-        // An image that was made longer has the copy where the first one says.
+        // In an image that was extended, the first header names the position of the copy.
         let mut disk = gpt(sector, &TWO);
         disk.resize(SECTORS * sector + 8192, 0);
         disk[2 * sector] ^= 1;
@@ -178,7 +178,7 @@ fn volumes_in_partitions_are_seen_and_named() {
     assert!(table.to_string().contains("holds ext4 \"data\""));
 }
 
-/// What (1) of the module says.
+/// Checks invariant (1) of the module.
 fn check(disk: &[u8]) {
     let Some(table) = table(disk) else { return };
     let sound: Vec<&Partition> = table.all.iter().filter(|p| p.fault.is_none()).collect();
@@ -194,7 +194,7 @@ fn check(disk: &[u8]) {
     let _ = table.to_string();
 }
 
-/// Makes the sums of the first copy right again.
+/// Corrects the checksums of the first copy.
 fn reseal(disk: &mut [u8]) {
     let sum = crc32fast::hash(&disk[1024..1024 + 16 * 128]);
     put(disk, 512 + 88, &sum.to_le_bytes());
@@ -218,7 +218,7 @@ proptest! {
             1 => gpt(4096, &TWO),
             _ => gpt(512, &TWO),
         };
-        // Where tables are.
+        // The positions of tables.
         let mut places: Vec<usize> = match kind {
             0 => [0, 300, 700].iter().flat_map(|s| s * 512 + 440..s * 512 + 512).collect(),
             1 => (4096..4096 + 92).chain(8192..8192 + 512).collect(),

@@ -1,5 +1,5 @@
-//! Transactions in a region of persistent memory: a head that a word seals, the blocks whose older
-//! images are void, and what changed of each block (`docs/format/region.md`).
+//! Transactions in a region of persistent memory: a head that one word seals, the revoked blocks,
+//! and the changed words of each block (`docs/format/region.md`).
 
 use std::ops::Range;
 
@@ -15,9 +15,9 @@ use crate::num::{count16, count32};
 const WHAT: &str = "transaction in a region";
 /// First word of a transaction.
 pub const CHANGES_MAGIC: [u8; 8] = *b"stetnvt1";
-/// Bytes of its head.
+/// Bytes of a transaction's head.
 pub const CHANGES_HEAD: usize = size_of::<RawHead>();
-/// Bytes of a word, the unit of what changed.
+/// Bytes of a word, the unit of changes.
 pub const WORD: usize = 8;
 const PLACE_AT: usize = 56;
 
@@ -55,38 +55,38 @@ struct RawImage {
 
 assert_layout!(RawImage, 16, { nr: 0, runs: 8, flags: 10, words: 12 });
 
-/// The image is nothing but its runs over zeroes, not over the block at home.
+/// Flag: the image is its runs over zeros, not over the home block.
 const FRESH: u16 = 1;
-/// Bytes that an image takes besides its runs.
+/// Bytes of an image without its runs.
 pub const IMAGE_BYTES: usize = size_of::<RawImage>();
-/// Bytes that a run takes besides its words.
+/// Bytes of a run without its words.
 pub const RUN_BYTES: usize = 4;
 
 /// The head of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChangesHead {
-    /// That of the volume's log.
+    /// The epoch of the volume's log.
     pub epoch: u64,
-    /// Its place in its lane's order.
+    /// Its sequence in its lane.
     pub seq: u64,
-    /// Its place in the order of all commits.
+    /// Its stamp in the order of all commits.
     pub stamp: u64,
-    /// The stamp up to which records of files are superseded with it.
+    /// The stamp up to which it supersedes records of files.
     pub floor: u64,
     /// The byte of the region where its head begins.
     pub at: u64,
-    /// Of what follows the head.
+    /// Checksum of the part behind the head.
     pub rest_sum: u64,
-    /// Bytes of that, without the padding to a line.
+    /// Bytes of that part, without the padding to a line.
     pub rest_bytes: u64,
-    /// Blocks of which something changed.
+    /// Number of changed blocks.
     pub images: u32,
-    /// Blocks whose older images are void.
+    /// Number of blocks whose older images are void.
     pub revokes: u32,
 }
 
 impl ChangesHead {
-    /// As it is before it is sealed, and the word that seals it.
+    /// The bytes of the unsealed head, and the word that seals it.
     #[must_use]
     pub fn encode(&self) -> ([u8; CHANGES_HEAD], u64) {
         let raw = RawHead {
@@ -110,7 +110,8 @@ impl ChangesHead {
         (bytes, sum)
     }
 
-    /// Puts an encoded head into its place, byte `at` of the region; gives the word that seals it.
+    /// Writes the position, byte `at` of the region, into an encoded head; returns the word that
+    /// seals it.
     pub fn place(head: &mut [u8; CHANGES_HEAD], at: u64) -> u64 {
         put(head, PLACE_AT, &at.to_le_bytes());
         let sum = unsealed_sum(head);
@@ -118,7 +119,7 @@ impl ChangesHead {
         sum
     }
 
-    /// Reads a head that proves itself, and whether it is sealed.
+    /// Decodes a head with a valid checksum, and returns whether it is sealed.
     ///
     /// # Errors
     /// `Corrupt`: there is none, or it is damaged.
@@ -144,7 +145,7 @@ impl ChangesHead {
         Ok((head, raw.seal == raw.sum))
     }
 
-    /// Lines of the whole transaction; none if they cannot be counted.
+    /// Lines of the whole transaction; `None` on overflow.
     #[must_use]
     pub fn lines(&self) -> Option<u64> {
         let bytes = self.rest_bytes.checked_add(CHANGES_HEAD as u64)?;
@@ -152,13 +153,13 @@ impl ChangesHead {
     }
 }
 
-/// Appends a block whose older images are void.
+/// Appends a revoked block.
 pub fn put_revoke(rest: &mut Vec<u8>, nr: u64) {
     rest.extend_from_slice(&nr.to_le_bytes());
 }
 
-/// Appends what changed of block `nr`: these runs of words of `page`, in ascending order. `fresh`:
-/// all else of it is zero.
+/// Appends the changes of block `nr`: these runs of words of `page`, in ascending order. With
+/// `fresh` the rest of the block is zero.
 pub fn put_image(rest: &mut Vec<u8>, nr: u64, page: &[u8], runs: &[Range<usize>], fresh: bool) {
     let words: usize = runs.iter().map(ExactSizeIterator::len).sum();
     let raw = RawImage {
@@ -178,20 +179,20 @@ pub fn put_image(rest: &mut Vec<u8>, nr: u64, page: &[u8], runs: &[Range<usize>]
     }
 }
 
-/// What changed of a block, as it stands in a transaction.
+/// The changes of a block, as stored in a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Changed<'b> {
     /// The block.
     pub nr: u64,
-    /// All else of it is zero, whatever is at home.
+    /// Whether the rest of the block is zero, whatever its home block holds.
     pub fresh: bool,
     /// Runs of words, and their bytes.
     pub runs: Vec<(Range<usize>, &'b [u8])>,
 }
 
 impl Changed<'_> {
-    /// Makes `page` what it was changed to. It holds what is at home, of as many bytes as were
-    /// told to [`contents`].
+    /// Applies the changes to `page`. It holds the home block's content, of the length given to
+    /// [`contents`].
     pub fn apply(&self, page: &mut [u8]) {
         if self.fresh {
             page.fill(0);
@@ -202,11 +203,11 @@ impl Changed<'_> {
     }
 }
 
-/// Reads the image that begins at byte `at` of what follows a head, for blocks of `block` bytes,
-/// and where it ends.
+/// Reads the image that begins at byte `at` of the part behind a head, for blocks of `block` bytes.
+/// Also returns its end.
 ///
 /// # Errors
-/// `Corrupt`: it is none.
+/// `Corrupt`: there is no valid image.
 pub fn image(rest: &[u8], at: usize, block: usize) -> Result<(Changed<'_>, usize)> {
     let short = || corrupt!(WHAT, "an image at byte {at} of {}", rest.len());
     let tail = rest.get(at..).ok_or_else(short)?;
@@ -249,11 +250,10 @@ pub fn image(rest: &[u8], at: usize, block: usize) -> Result<(Changed<'_>, usize
     Ok((changed, rest.len() - bytes.len()))
 }
 
-/// Reads what follows a head: blocks whose older images are void, and where the image of each block
-/// begins.
+/// Reads the part behind a head: the revoked blocks, and the offset of each block's image.
 ///
 /// # Errors
-/// `Corrupt`: it does not hold what the head says.
+/// `Corrupt`: the content contradicts the head.
 #[allow(clippy::type_complexity)]
 pub fn contents(
     rest: &[u8],

@@ -1,5 +1,5 @@
-//! Frames: one transaction or file-level record each, from a block boundary on: head, table, and
-//! the images in chunks.
+//! Frames: the units of the log. Each holds one transaction or file-level record and begins with a
+//! block: head, table, and the images in chunks.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -10,16 +10,16 @@ use crate::num::{count32, to_usize};
 
 const WHAT: &str = "StetFS log frame";
 const MAGIC: [u8; 8] = *b"stetfrm1";
-/// Flag: written without barriers, so nothing is known of the frames before it.
+/// Flag: written without barriers, so a valid frame proves nothing about the frames before it.
 const UNORDERED: u32 = 1;
 /// Offset of `sum`.
 const SUM_AT: usize = 8;
 /// Bytes of the head; the table follows.
 pub const HEAD_BYTES: usize = size_of::<RawHead>();
-/// The most raw bytes of one chunk.
+/// Maximum raw bytes of one chunk.
 pub const MAX_CHUNK: usize = 16 << 20;
-/// The most bytes of a table: 2 million blocks, more than the memory of any journal lets a
-/// transaction have.
+/// Maximum bytes of a table: 2 million blocks, more than the memory of any journal allows in a
+/// transaction.
 pub const MAX_TABLE: usize = 16 << 20;
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -69,11 +69,11 @@ struct RawEdge {
 
 const _: () = assert!(size_of::<RawEdge>() == 16);
 
-/// How a chunk is stored.
+/// The encoding of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Stored {
-    /// As it is.
+    /// Uncompressed.
     Raw = 0,
     /// An LZ4 block.
     Lz4 = 1,
@@ -89,7 +89,7 @@ impl Stored {
     }
 }
 
-/// Some images, stored together.
+/// A chunk: some images, stored together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunk {
     /// Checksum of the stored bytes.
@@ -98,11 +98,11 @@ pub struct Chunk {
     pub stored: u32,
     /// Bytes of the images.
     pub raw: u32,
-    /// How.
+    /// The encoding.
     pub how: Stored,
 }
 
-/// What a frame is.
+/// The kinds of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum Kind {
@@ -123,37 +123,38 @@ impl Kind {
 /// A frame's head and table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// What it is.
+    /// The kind.
     pub kind: Kind,
     /// The log's epoch.
     pub epoch: u64,
     /// The lane's sequence.
     pub seq: u64,
-    /// Its place in the order of commits.
+    /// Its stamp in the order of commits.
     pub stamp: u64,
     /// Wall-clock time, nanoseconds since 1970.
     pub nanoseconds: u64,
     /// The lane.
     pub lane: u16,
-    /// It was written without barriers: that it is whole tells nothing of the frames before it.
+    /// Whether it was written without barriers: then a valid frame proves nothing about the frames
+    /// before it.
     pub unordered: bool,
-    /// The chunks, as they follow each other in the payload.
+    /// The chunks, in the order of the payload.
     pub chunks: Vec<Chunk>,
     /// Dependencies: lane and sequence.
     pub edges: Vec<(u16, u64)>,
     /// Home blocks of the images, in the order of the chunks' raw bytes.
     pub images: Vec<u64>,
-    /// Blocks whose older images are void.
+    /// Revoked blocks: their older images are void.
     pub revokes: Vec<u64>,
-    /// Of a transaction: the stamp up to which file-level records are in it, or in an older one.
-    /// Of a record: the sequence up to which the frames of its lane were durable when it was
-    /// written.
+    /// Of a transaction: the stamp up to which it, or an older one, contains the file-level
+    /// records. Of a record: the sequence up to which the frames of its lane were durable when it
+    /// was written.
     pub floor: u64,
     /// The body of a file-level record ([`super::record`]).
     pub record: Vec<u8>,
 }
 
-/// How many there are of each in a table.
+/// The number of items of each kind in a table.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
     /// Chunks.
@@ -187,8 +188,8 @@ impl Counts {
     }
 }
 
-/// Where a chunk begins that follows what ends at `end` (bytes): verbatim images on a block
-/// boundary, all else at once.
+/// The offset in bytes of a chunk that follows content up to `end`: verbatim images begin with a
+/// block, all others follow at once.
 #[must_use]
 pub fn place(end: u64, how: Stored, block_size: u64) -> u64 {
     match how {
@@ -198,7 +199,7 @@ pub fn place(end: u64, how: Stored, block_size: u64) -> u64 {
 }
 
 impl Frame {
-    /// How many there are of each in its table.
+    /// The number of items of each kind in the table.
     #[must_use]
     pub fn counts(&self) -> Counts {
         Counts {
@@ -216,8 +217,8 @@ impl Frame {
         self.counts().head_blocks(block_size)
     }
 
-    /// Where the chunks begin, in their order, and then where the last one ends: bytes from the
-    /// start of the frame.
+    /// The offsets of the chunks, in order, and then the end of the last one: bytes from the start
+    /// of the frame.
     #[must_use]
     pub fn places(&self, block_size: usize) -> Vec<u64> {
         let size = block_size.max(1) as u64;
@@ -242,7 +243,7 @@ impl Frame {
         end.div_ceil(block_size.max(1) as u64)
     }
 
-    /// Head and table as whole blocks.
+    /// The head and table as whole blocks.
     #[must_use]
     pub fn encode(&self, block_size: usize) -> Vec<u8> {
         let table = self.counts().bytes();
@@ -298,7 +299,7 @@ impl Frame {
     }
 }
 
-/// What the first block of a frame says of it, unproven.
+/// The fields in the first block of a frame, not verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Glance {
     /// The log's epoch.
@@ -315,12 +316,17 @@ pub struct Glance {
     pub unordered: bool,
 }
 
-/// Looks at the first block of what may be a frame. `capacity`: blocks of its lane. However well it
-/// is packed, a frame has no more images than its lane has blocks, for whoever writes it has made
-/// sure of room for them unpacked.
+/// Whether a frame may begin in this block: a search for frames looks at that first.
+pub fn may_begin_in(block: &[u8]) -> bool {
+    block.starts_with(&MAGIC)
+}
+
+/// Reads the first block of a possible frame. `capacity` is the number of blocks of its lane. A
+/// frame has no more images than its lane has blocks, even if compressed: its writer reserves room
+/// for the uncompressed images.
 ///
 /// # Errors
-/// `Corrupt`, with what is there instead.
+/// `Corrupt`, with the content found instead.
 pub fn glance(block: &[u8], capacity: u64) -> Result<Glance> {
     let head = raw_head(block)?;
     let head_bytes = HEAD_BYTES as u64 + u64::from(head.table_bytes.get());
@@ -358,8 +364,8 @@ fn raw_head(bytes: &[u8]) -> Result<RawHead> {
     Ok(head)
 }
 
-/// Reads head and table from whole blocks, and proves them. The chunks prove themselves, by their
-/// sums.
+/// Decodes head and table from whole blocks, and verifies their checksum. The chunks have checksums
+/// of their own.
 ///
 /// # Errors
 /// `Corrupt`: the checksum does not match, or the numbers contradict each other.
@@ -374,7 +380,7 @@ pub fn decode(bytes: &[u8], block_size: usize) -> Result<Frame> {
     decode_unproven(bytes, block_size)
 }
 
-/// The same without the proof: for a deliberate fault, to show that the proof is needed.
+/// The same without the checksum: a fault for canaries, to show that verification is needed.
 ///
 /// # Errors
 /// `Corrupt`: the numbers contradict each other.

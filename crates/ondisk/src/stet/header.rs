@@ -1,4 +1,4 @@
-//! The header of the log: two copies, written in turns; the valid one with the higher generation
+//! The header of the log: two copies, written alternately; the valid one with the higher generation
 //! counts.
 
 use zerocopy::little_endian::{U16, U32, U64};
@@ -10,14 +10,15 @@ use crate::num::count16;
 
 /// Bytes of one copy.
 pub const COPY_BYTES: usize = 4096;
-/// The most lanes a header holds.
+/// Maximum number of lanes in a header.
 pub const MAX_LANES: usize = (COPY_BYTES - size_of::<Fixed>()) / size_of::<RawLane>();
 
 const MAGIC: [u8; 8] = *b"stetlog1";
-/// The same, where records of files are in a region: who does not know of these must not leave them
-/// out.
+/// The magic of a log whose records of files are in a region: software that does not know these
+/// must refuse the volume.
 const MAGIC_REGION: [u8; 8] = *b"stetlog2";
-/// The same, where transactions are there, too: places of the first lane are lines of the region.
+/// The magic of a log whose transactions are in the region, too: positions of the first lane are
+/// lines of the region.
 const MAGIC_IN_REGION: [u8; 8] = *b"stetlog3";
 /// Offset of `sum`.
 const SUM_AT: usize = 8;
@@ -56,37 +57,40 @@ pub struct Lane {
     pub first: u64,
     /// One past the last log block.
     pub end: u64,
-    /// Log block where the oldest live frame starts; 0: the lane is empty.
+    /// Log block where the oldest live frame starts; 0 if the lane is empty.
     pub tail_at: u64,
     /// Sequence of that frame, or of the next one.
     pub tail_seq: u64,
 }
 
-/// What the header says.
+/// The content of the header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogHeader {
-    /// Grows with each writing.
+    /// Generation; it grows with each write.
     pub generation: u64,
-    /// Drawn when the log was made: what an earlier log left can never pass for this one's.
+    /// Drawn when the log is made: content of an earlier log can never pass for this one's.
     pub epoch: u64,
     /// The file-record horizon, a stamp.
     pub horizon: u64,
-    /// The volume's.
+    /// The volume's UUID.
     pub uuid: [u8; 16],
     /// Bytes in a log block.
     pub block_size: u32,
     /// The lanes, by number.
     pub lanes: Vec<Lane>,
-    /// How many of them, the last ones, hold file-level records (i-lanes). At least one does not.
+    /// Number of lanes, counted from the last, that hold file-level records (i-lanes). At least one
+    /// lane does not.
     pub file_lanes: u16,
-    /// File-level records are in a region of persistent memory with the log's epoch, not in lanes.
+    /// Whether file-level records are in a region of persistent memory with the log's epoch, not in
+    /// lanes.
     pub region: bool,
-    /// Transactions are there, too: the only lane, whose places are lines of the region.
+    /// Whether transactions are there, too: then there is one lane, whose positions are lines of
+    /// the region.
     pub in_region: bool,
 }
 
 impl LogHeader {
-    /// As the bytes of a copy. Lanes beyond [`MAX_LANES`] are left out.
+    /// The bytes of a copy. Lanes beyond [`MAX_LANES`] are left out.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let lanes = self.lanes.len().min(MAX_LANES);
@@ -121,10 +125,10 @@ impl LogHeader {
         bytes
     }
 
-    /// Reads a copy, of a log of `blocks` blocks.
+    /// Decodes a copy, of a log of `blocks` blocks.
     ///
     /// # Errors
-    /// `Corrupt`: not a header, damaged, or lanes that lie outside the log or over each other.
+    /// `Corrupt`: not a header, damaged, or lanes that lie outside the log or overlap.
     pub fn decode(bytes: &[u8], blocks: u64) -> Result<LogHeader> {
         const WHAT: &str = "StetFS log header";
         let bytes = bytes
@@ -161,7 +165,7 @@ impl LogHeader {
         if in_region && count != 1 {
             return Err(corrupt!(WHAT, "{count} lanes in a region"));
         }
-        // The log does not know how large the region is.
+        // The log does not record the size of the region.
         let blocks = if in_region { u64::MAX } else { blocks };
         let mut free = 1;
         for (i, lane) in lanes.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! The StetFS log: the header with its lanes, and frames that prove themselves
-//! (`docs/format/stet.md`). Little endian.
+//! The StetFS log: the header with its lanes, and frames with checksums of their own
+//! (`docs/format/stet.md`). Little-endian.
 
 pub mod changes;
 pub mod frame;
@@ -15,7 +15,7 @@ pub fn checksum(bytes: &[u8]) -> u64 {
     xxh3_64(bytes)
 }
 
-/// A whole number of `size`-byte pieces that hold `bytes`.
+/// The number of pieces of `size` bytes that hold `bytes`.
 fn pieces(bytes: usize, size: usize) -> usize {
     bytes.div_ceil(size.max(1))
 }

@@ -1,6 +1,6 @@
-//! File-level records: what one fsync makes durable of one file, the directories that lead to it
-//! included (iJournaling, §5.2; here as operations, not as directory blocks). The body of a frame
-//! of kind 2.
+//! File-level records: the changes that one fsync makes durable of one file, including its new
+//! parent directories (iJournaling, §5.2; here as operations, not as directory blocks). A record is
+//! the body of a frame of kind 2.
 
 use crate::error::{Result, corrupt};
 use crate::ext4::extent::MAX_LEN;
@@ -11,19 +11,19 @@ const WHAT: &str = "file record";
 const VERSION: u8 = 1;
 /// Longest name, bytes (`EXT4_NAME_LEN`).
 const NAME_MAX: usize = 255;
-/// Runs of a record, at most.
+/// Maximum number of runs in a record.
 pub const MAX_RUNS: usize = 1024;
-/// Bit of a run's length: allocated, and reads as zeroes.
+/// Flag in a run's length: allocated, but reads as zeros.
 const UNWRITTEN: u32 = 1 << 31;
 
-/// Where a file or directory hangs, if that is not committed yet.
+/// The name of a file or directory that is not committed yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name {
-    /// Directory, inode number.
+    /// The directory's inode number.
     pub parent: u32,
-    /// The name in it.
+    /// The name in that directory.
     pub name: Vec<u8>,
-    /// Something else may have the name: it was unlinked, but that is not committed.
+    /// Whether another inode may still have the name on disk: its unlink is not committed.
     pub replaces: bool,
 }
 
@@ -32,13 +32,13 @@ pub struct Name {
 pub struct Node {
     /// Inode number.
     pub ino: u32,
-    /// Its slot of the inode table: what it says beside links, blocks and where the content lies.
+    /// Its slot of the inode table: the source of everything except links, blocks and mapping.
     pub inode: Vec<u8>,
-    /// The name to be made, if it is not committed yet.
+    /// The name to be created, if it is not committed yet.
     pub name: Option<Name>,
 }
 
-/// Blocks that a range of the file maps to.
+/// A run: blocks that a range of the file maps to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     /// First file block.
@@ -47,37 +47,36 @@ pub struct Run {
     pub len: u32,
     /// First block on the volume.
     pub start: u64,
-    /// Allocated, and reads as zeroes.
+    /// Allocated, but reads as zeros.
     pub unwritten: bool,
 }
 
-/// A range of file blocks whose mapping changed: what of it no run covers is a hole.
+/// A range of file blocks whose mapping changed: blocks that no run covers are holes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Range {
     /// First file block.
     pub first: u32,
     /// Number of file blocks.
     pub count: u32,
-    /// Ascending.
+    /// The runs, ascending.
     pub runs: Vec<Run>,
 }
 
-/// A record.
+/// A file-level record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileRecord {
     /// Directories that are not committed yet, from the top down.
     pub dirs: Vec<Node>,
     /// The file.
     pub file: Node,
-    /// What changed of its mapping.
+    /// The changed ranges of its mapping.
     pub ranges: Vec<Range>,
-    /// File blocks whose content comes with the record, as the images of its frame, in their
-    /// order.
+    /// File blocks whose content is in the record, as the images of its frame, in that order.
     pub pages: Vec<u32>,
 }
 
 impl FileRecord {
-    /// The record as bytes.
+    /// Encodes the record.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![VERSION];
@@ -104,7 +103,7 @@ impl FileRecord {
         out
     }
 
-    /// Reads a record. What the numbers mean on the volume is for the reader to check.
+    /// Decodes a record. The caller checks the numbers against the volume.
     ///
     /// # Errors
     /// `Corrupt`: not a record, or one that contradicts itself.
@@ -157,7 +156,7 @@ impl Node {
     }
 }
 
-/// What is left to be read.
+/// The rest of the input.
 struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {

@@ -1,5 +1,5 @@
 //! Records of files in a region of persistent memory: the header in two copies, and records that
-//! are sealed by a word (`docs/format/region.md`).
+//! one word seals (`docs/format/region.md`).
 
 use std::ops::Range;
 
@@ -19,17 +19,17 @@ pub const HEADER_MAGIC: [u8; 8] = *b"stetnvm1";
 /// First word of a record.
 pub const RECORD_MAGIC: [u8; 8] = *b"stetnvr1";
 const VERSION: u16 = 1;
-/// That of a region which holds transactions, too.
+/// The version of a region that holds transactions, too.
 const VERSION_LOG: u16 = 2;
-/// Bytes of a line: the unit of places.
+/// Bytes of a line: the unit of positions.
 pub const LINE: usize = 64;
 /// Bytes of a copy of the header.
 pub const HEADER_BYTES: usize = LINE;
-/// Where the copies are. Not in one page, nor in one sector.
+/// Offsets of the copies: in different pages and sectors.
 pub const COPIES: [u64; 2] = [0, 4096];
-/// Where the lanes begin.
+/// Offset of the lanes.
 pub const LANES_AT: u64 = 8192;
-/// The most lanes.
+/// Maximum number of lanes.
 pub const MAX_LANES: u16 = 64;
 /// Bytes of a record's head.
 pub const HEAD_BYTES: usize = size_of::<RawHead>();
@@ -62,35 +62,35 @@ assert_layout!(RawHeader, 64, {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum State {
-    /// There is none that counts.
+    /// No record counts.
     Empty = 0,
-    /// There may be some.
+    /// There may be records.
     InUse = 1,
 }
 
-/// What the header says.
+/// The content of the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegionHeader {
-    /// Grows with each writing.
+    /// Generation; it grows with each write.
     pub generation: u64,
-    /// The epoch of the volume's log, drawn when it is made: that of a mount.
+    /// The epoch of the volume's log, drawn when the log is made: that of a mount.
     pub epoch: u64,
-    /// The volume's.
+    /// The volume's UUID.
     pub uuid: [u8; 16],
     /// Bytes of the region.
     pub size: u64,
     /// Whether there may be records.
     pub state: State,
-    /// Lanes, of equal size.
+    /// Number of lanes, which have equal size.
     pub lanes: u16,
     /// Bytes of a page: a block of the volume.
     pub block_size: u32,
-    /// The first half of the room is the log of transactions.
+    /// Whether the first half of the room is the log of transactions.
     pub log: bool,
 }
 
 impl RegionHeader {
-    /// Bytes of the region that hold the log of transactions: whole lines, none where it has none.
+    /// Byte range of the log of transactions: whole lines, empty if there is no log.
     #[must_use]
     pub fn log_room(&self) -> Range<u64> {
         let room = self.size.saturating_sub(LANES_AT);
@@ -98,14 +98,14 @@ impl RegionHeader {
         LANES_AT..LANES_AT + half / LINE as u64 * LINE as u64
     }
 
-    /// Bytes of the region behind that: the lanes of records.
+    /// Byte range behind it: the lanes of records.
     #[must_use]
     pub fn lanes_room(&self) -> Range<u64> {
         let start = self.log_room().end;
         start..self.size.max(start)
     }
 
-    /// As the bytes of a copy, which goes to `COPIES[generation % 2]`.
+    /// The bytes of a copy, which goes to `COPIES[generation % 2]`.
     #[must_use]
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let raw = RawHeader {
@@ -126,7 +126,7 @@ impl RegionHeader {
         bytes
     }
 
-    /// Reads a copy.
+    /// Decodes a copy.
     ///
     /// # Errors
     /// `Corrupt`: not a header, or damaged; `Unsupported`: of a later version.
@@ -168,14 +168,14 @@ impl RegionHeader {
     }
 }
 
-/// The sum over a head with `sum` and the word that seals it as zero.
+/// The checksum of a head with `sum` and the sealing word counted as zero.
 pub(super) fn unsealed_sum(head: &[u8]) -> u64 {
     let mut unsealed = head.to_vec();
     put(&mut unsealed, SEAL_AT, &[0; 8]);
     blank_sum(&unsealed)
 }
 
-/// The sum over these bytes with `sum` as zero.
+/// The checksum of `bytes` with `sum` counted as zero.
 fn blank_sum(bytes: &[u8]) -> u64 {
     let mut blank = bytes.to_vec();
     put(&mut blank, SUM_AT, &[0; 8]);
@@ -207,10 +207,10 @@ assert_layout!(RawHead, 128, {
     before: 64, settled: 72, rest_sum: 80, body_bytes: 88, padding: 92,
 });
 
-/// How much a record holds.
+/// The number of items of each kind in a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts {
-    /// Other lanes of which it says what was durable.
+    /// Other lanes whose durable position it records.
     pub durable: usize,
     /// Pages, each a block of the volume.
     pub pages: usize,
@@ -239,24 +239,24 @@ pub struct RecordHead {
     pub epoch: u64,
     /// Its sequence in the lane.
     pub seq: u64,
-    /// Its place in the order of commits.
+    /// Its stamp in the order of commits.
     pub stamp: u64,
-    /// Byte of the region where it begins.
+    /// The byte of the region where it begins.
     pub at: u64,
     /// Its lane.
     pub lane: u16,
-    /// Stamp of the record before it in the lane.
+    /// Stamp of the previous record in the lane.
     pub before: u64,
-    /// Up to this sequence the records of its lane were durable.
+    /// The sequence up to which the records of its lane were durable.
     pub settled: u64,
-    /// What follows.
+    /// The number of items in the parts that follow.
     pub counts: Counts,
     /// Checksum of table and pages.
     pub rest_sum: u64,
 }
 
 impl RecordHead {
-    /// As it is before it is sealed, and the word that seals it.
+    /// The bytes of the unsealed head, and the word that seals it.
     #[must_use]
     pub fn encode(&self) -> ([u8; HEAD_BYTES], u64) {
         let raw = RawHead {
@@ -282,7 +282,7 @@ impl RecordHead {
         (bytes, sum)
     }
 
-    /// Reads a head that proves itself, and whether it is sealed.
+    /// Decodes a head with a valid checksum, and returns whether it is sealed.
     ///
     /// # Errors
     /// `Corrupt`: there is none, or it is damaged.
@@ -313,20 +313,20 @@ impl RecordHead {
     }
 }
 
-/// What follows a record's head, before its pages.
+/// The table between a record's head and its pages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {
-    /// What was durable when it was written: of a lane of transactions the sequence, of one of
-    /// records the stamp.
+    /// The durable positions at the time of writing: of a lane of transactions the sequence, of a
+    /// lane of records the stamp.
     pub durable: Vec<(u16, u64)>,
-    /// Block of the volume of each page.
+    /// The block of the volume of each page.
     pub blocks: Vec<u64>,
-    /// What the record says.
+    /// The body of the record.
     pub body: Vec<u8>,
 }
 
 impl Table {
-    /// How much it says.
+    /// The number of items of each kind.
     #[must_use]
     pub fn counts(&self) -> Counts {
         Counts {
@@ -336,7 +336,7 @@ impl Table {
         }
     }
 
-    /// As bytes: whole lines.
+    /// The bytes of the table: whole lines.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let size = self.counts().table_bytes();
@@ -353,10 +353,10 @@ impl Table {
         bytes
     }
 
-    /// Reads what `counts` says is there.
+    /// Decodes a table of the size that `counts` gives.
     ///
     /// # Errors
-    /// `Corrupt`: too short, or a lane that cannot be.
+    /// `Corrupt`: too short, or an impossible lane.
     pub fn decode(bytes: &[u8], counts: Counts) -> Result<Table> {
         let short = || corrupt!(RECORD, "{} bytes for {counts:?}", bytes.len());
         let word = |at: usize| array_at(bytes, at).map(u64::from_le_bytes);
@@ -378,17 +378,17 @@ impl Table {
     }
 }
 
-/// The sum over a record's table and pages, piece by piece.
+/// The checksum of a record's table and pages, computed piece by piece.
 #[derive(Default)]
 pub struct RestSum(Xxh3Default);
 
 impl RestSum {
-    /// Takes the next piece.
+    /// Adds the next piece.
     pub fn add(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    /// Of all pieces.
+    /// The checksum of all pieces.
     #[must_use]
     pub fn sum(&self) -> u64 {
         self.0.digest()

@@ -1,6 +1,6 @@
 //! The checks of each kind of structure.
 
-use crate::volume::{Source, Volume, number_after, word_after};
+use crate::mke2fs::volume::{Source, Volume, number_after, word_after};
 use stetfs_ondisk::ext4::bitmap;
 use stetfs_ondisk::ext4::checksum::ChecksumMode;
 use stetfs_ondisk::ext4::extent;
@@ -19,7 +19,7 @@ pub(crate) fn check_everything(v: &Volume, source: &Source) {
     orphans(v);
 }
 
-/// Flips a bit at each of `positions` and expects `verify` to notice.
+/// Flips a bit at each of `positions` and expects `verify` to detect it.
 fn assert_noticed(
     bytes: &[u8],
     positions: impl Iterator<Item = usize>,
@@ -120,7 +120,7 @@ fn bitmaps(v: &Volume) {
                     |m: &[u8]| desc.block_bitmap_csum_matches(bitmap::checksum(seed, m, bits));
                 assert_noticed(&map, (0..bits as usize / 8).step_by(61), verify);
             }
-            // What the geometry says about the group's own blocks is what the bitmap says.
+            // The geometry and the bitmap agree on the group's own blocks.
             let own = v.geo.group_super_overhead(group) as usize;
             assert_eq!(
                 bitmap::find_clear(&map, 0..own),
@@ -129,7 +129,7 @@ fn bitmaps(v: &Volume) {
             );
             block_maps += 1;
         } else {
-            // Then the free count follows from where the metadata lies.
+            // Then the free count follows from the positions of the metadata.
             let own = v.geo.group_super_overhead(group) + metadata_blocks_in(v, group);
             assert_eq!(
                 desc.free_clusters(),
@@ -194,7 +194,7 @@ fn inodes(v: &Volume) {
         again.update_checksum(ino, &v.mode);
         assert_eq!(again, inode);
         if has_metadata_csum(v) {
-            // Changing i_extra_isize also changes how much of the checksum counts.
+            // A change of i_extra_isize also changes how much of the checksum counts.
             let positions = (0..inode.bytes().len()).filter(|at| !(0x80..0x82).contains(at));
             assert_noticed(inode.bytes(), positions, |b| {
                 InodeView::new(b).unwrap().verify_checksum(ino, &v.mode)

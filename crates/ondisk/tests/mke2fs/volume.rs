@@ -1,4 +1,4 @@
-//! An image that mke2fs filled from a directory, and reading its blocks.
+//! An image that mke2fs filled from a directory, and functions that read its blocks.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, symlink};
@@ -50,7 +50,7 @@ impl Source {
     }
 }
 
-/// An image with what its superblock says.
+/// An image with its decoded superblock.
 pub(crate) struct Volume {
     pub(crate) image: Image,
     pub(crate) sb: Superblock,
@@ -59,7 +59,7 @@ pub(crate) struct Volume {
     file: File,
 }
 
-/// A mapped file: its extents and how deep the tree is.
+/// A mapped file: its extents and the depth of the tree.
 pub(crate) struct Mapping {
     pub(crate) extents: Vec<Extent>,
     pub(crate) depth: u16,

@@ -1,4 +1,4 @@
-//! Extended attributes and ACLs.
+//! Extended attributes and ACLs, compared with e2fsprogs and the kernel.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -10,8 +10,8 @@ use stetfs_ondisk::ext4::acl::{Acl, AclEntry, Tag};
 use stetfs_ondisk::ext4::dirent;
 use stetfs_ondisk::ext4::xattr::{self, Attr, Attrs, BlockHeader, Value, index};
 
-use crate::volume::Volume;
-use crate::{each_flip_shows, image_of, kinds};
+use crate::names::volume::Volume;
+use crate::names::{each_flip_shows, image_of, kinds};
 
 type Set = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -69,8 +69,8 @@ fn sample_acl() -> Acl {
     .unwrap()
 }
 
-/// Files whose attributes lie in the inode, in a block, in both; ACLs. Everything fits a 1 KiB
-/// block.
+/// Files with attributes in the inode, in a block, and in both, and files with ACLs. Everything
+/// fits a 1 KiB block.
 fn tree() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let file = |name: &str| {
@@ -114,7 +114,7 @@ fn find(v: &Volume, name: &str) -> u32 {
         .inode
 }
 
-/// The attributes of an inode as programs would see them; the block's checksum is verified.
+/// The attributes of an inode as programs see them; the block's checksum is verified.
 fn read(v: &Volume, ino: u32) -> Set {
     let inode = v.inode(ino);
     let mut all = Set::new();
@@ -143,8 +143,8 @@ fn read(v: &Volume, ino: u32) -> Set {
         }
         let attrs = Attrs::in_block(block).unwrap();
         add(attrs);
-        // libext2fs leaves h_hash 0; its entry hashes are those we would write. Bytes above 127 are
-        // the exception.
+        // libext2fs stores h_hash 0; its entry hashes equal those of this crate, except for bytes
+        // above 127.
         for (at, a) in entry_offsets(attrs).zip(attrs.iter()) {
             let stored = u32::from_le_bytes(block[at + 12..at + 16].try_into().unwrap());
             let Value::Bytes(value) = a.value else {
@@ -156,7 +156,7 @@ fn read(v: &Volume, ino: u32) -> Set {
     all
 }
 
-/// Where the entries of a block start.
+/// Offsets of the entries of a block.
 fn entry_offsets(attrs: Attrs<'_>) -> impl Iterator<Item = usize> {
     attrs.iter().scan(32, |at, a| {
         let this = *at;
@@ -347,7 +347,7 @@ fn the_kernel_agrees_about_acls() {
         }
     }
 
-    // Lists that the kernel refuses, we refuse.
+    // Lists that the kernel refuses are refused here, too.
     let good = acl.to_xattr();
     for (at, byte) in [
         (0, 3),

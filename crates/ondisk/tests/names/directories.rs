@@ -1,4 +1,4 @@
-//! Linear and indexed directories.
+//! Linear and indexed directories, compared with e2fsprogs and the kernel.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -11,12 +11,12 @@ use stetfs_ondisk::ext4::inode::InodeFlags;
 
 use stetfs_testkit::cmd;
 
-use crate::volume::Volume;
-use crate::{each_flip_shows, hash_of, image_of, kinds};
+use crate::names::volume::Volume;
+use crate::names::{each_flip_shows, hash_of, image_of, kinds};
 
 type Names = BTreeMap<Vec<u8>, (u32, FileType)>;
 
-/// A tree with a bit of everything, a directory of many short names and one of many long ones.
+/// A tree of various files, a directory of many short names and one of many long ones.
 fn tree() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let at = |p: &str| dir.path().join(p);
@@ -48,9 +48,8 @@ fn tree() -> tempfile::TempDir {
     dir
 }
 
-/// The leaves of an indexed directory in hash order, with the hash from which on each is to be
-/// used; `None` for a linear one. Also how many indirect levels there are, and which blocks are
-/// nodes.
+/// The leaves of an indexed directory in hash order, each with the hash from which on it is used.
+/// Also the number of indirect levels, and the blocks that are nodes.
 struct IndexShape {
     leaves: Vec<IndexEntry>,
     nodes: Vec<u32>,
@@ -149,7 +148,7 @@ fn read_dir(v: &Volume, ino: u32) -> (Names, Option<IndexShape>) {
     (names, shape)
 }
 
-/// Sees that the index is of the hash that the kind of volume has.
+/// Checks that the index has the hash of this kind of volume.
 fn check_hash(v: &Volume, kind: &str, indexed: &[(u32, u8)]) {
     let (version, flags) = hash_of(kind);
     for (ino, _) in indexed {
@@ -162,8 +161,8 @@ fn check_hash(v: &Volume, kind: &str, indexed: &[(u32, u8)]) {
     }
 }
 
-/// Sees that the host directory and the volume's hold the same; answers the highest indirect level
-/// met.
+/// Checks that the host directory and the volume's hold the same; returns the highest indirect
+/// level found.
 fn compare(v: &Volume, ino: u32, parent: u32, host: &Path, indexed: &mut Vec<(u32, u8)>) {
     let (mut names, shape) = read_dir(v, ino);
     assert_eq!(names.remove(&b"."[..]).unwrap().0, ino);
@@ -290,7 +289,7 @@ fn a_flipped_bit_in_any_directory_block_shows() {
     }
 }
 
-/// Takes every other name out of each linear block and puts it back.
+/// Removes every other name from each linear block and adds it again.
 fn churn(v: &mut Volume, ino: u32) {
     let (layout, seed) = (v.dir_layout(), v.seed(ino));
     for nr in v.dir_blocks(ino) {
@@ -311,7 +310,8 @@ fn churn(v: &mut Volume, ino: u32) {
                 .unwrap()
                 .is_none()
             {
-                // Holes of the wrong sizes: pack, as the file system does before it splits a block.
+                // The holes have the wrong sizes: the block is packed, as the file system does
+                // before it splits a block.
                 let old = block.to_vec();
                 let rest = dirent::entries(&old, &layout)
                     .unwrap()
@@ -352,7 +352,7 @@ fn e2fsck_accepts_linear_blocks_we_changed() {
     }
 }
 
-/// Blocks of a directory that is built anew, and the ones not used yet.
+/// The blocks of a directory that is rebuilt, and the ones not used yet.
 struct Builder<'v> {
     v: &'v Volume,
     blocks: Vec<Vec<u8>>,
@@ -366,7 +366,7 @@ impl Builder<'_> {
         (self.used <= self.blocks.len()).then_some(self.used - 1)
     }
 
-    /// Enters a leaf into the index, which grows as it has to; `None` if the blocks do not suffice.
+    /// Adds a leaf to the index, which grows if needed; `None` if the blocks do not suffice.
     fn enter(&mut self, entry: IndexEntry) -> Option<()> {
         let layout = self.v.index_layout();
         if self.nodes.is_empty() {
@@ -408,9 +408,9 @@ impl Builder<'_> {
     }
 }
 
-/// Builds the index and the leaves of a directory anew: `leaves` of them, entered into the index in
-/// `stride`s so that nodes split anywhere. `None` unless that takes just the blocks that the
-/// directory has.
+/// Rebuilds the index and the leaves of a directory: `leaves` of them, entered into the index in
+/// `stride`s so that nodes split anywhere. `None` unless the result has exactly as many blocks as
+/// the directory.
 fn rebuild(v: &Volume, ino: u32, leaves: usize, stride: usize) -> Option<Vec<Vec<u8>>> {
     let count = v.dir_blocks(ino).len();
     let (mut names, shape) = read_dir(v, ino);
@@ -436,7 +436,7 @@ fn rebuild(v: &Volume, ino: u32, leaves: usize, stride: usize) -> Option<Vec<Vec
     };
     let (mut entries, mut first, mut before) = (Vec::new(), 0, 0);
     for leaf in 0..leaves {
-        // As many names as bring the leaves so far to their share of all bytes, or fit.
+        // As many names as bring the leaves so far to their share of all bytes, or as fit.
         let room = v.dir_layout().space(size);
         let len = |i: usize| dirent::min_rec_len(sorted[i].1.len());
         let (mut end, mut bytes) = (first, 0);
@@ -456,7 +456,7 @@ fn rebuild(v: &Volume, ino: u32, leaves: usize, stride: usize) -> Option<Vec<Vec
         )
         .unwrap();
         assert_eq!(fitted, piece.len());
-        // A hash that goes on from the leaf before has bit 0 set.
+        // A hash that continues from the previous leaf has bit 0 set.
         let goes_on = first > 0 && sorted[first - 1].0.major == sorted[first].0.major;
         let hash = if leaf == 0 {
             0
@@ -510,7 +510,8 @@ fn rebuild(v: &Volume, ino: u32, leaves: usize, stride: usize) -> Option<Vec<Vec
 
 #[test]
 fn e2fsck_accepts_indexes_we_built() {
-    // Names that go again make room for an index that is not packed as tightly as e2fsck's.
+    // Names that are removed again make room for an index that is less tightly packed than
+    // e2fsck's.
     let (tree, fuller) = (tree(), tree());
     let mut script = tempfile::NamedTempFile::new().unwrap();
     for i in 0..600 {

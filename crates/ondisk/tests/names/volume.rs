@@ -66,7 +66,7 @@ impl Volume {
         inode
     }
 
-    /// Changes an inode and makes its checksum right.
+    /// Changes an inode and updates its checksum.
     pub fn change_inode(&mut self, ino: u32, change: impl FnOnce(&mut InodeView<&mut [u8]>)) {
         let (range, csum) = (self.inode_range(ino), self.csum);
         let mut inode = InodeView::new(&mut self.bytes[range]).unwrap();

@@ -1,15 +1,15 @@
-//! SQLite with its databases in a volume that nobody has mounted. Each argument behind the image is
-//! a statement:
+//! SQLite with its databases in a volume that is not mounted. Each argument after the image is a
+//! statement:
 //!
 //! ```text
 //! cargo run --example sqlite_vfs -- disk.img 'create table t (x)' 'insert into t values (1)' \
 //!     'select * from t'
 //! ```
 //!
-//! `store` is what SQLite asks of files, in terms of the library; `vfs` the border to C. Journal
-//! files work in all of SQLite's modes but WAL, which wants shared memory. Where the volume's
-//! journal takes data (here `ldj`), SQLite needs no journal file: a transaction is an atomic group
-//! (SQLite built with `SQLITE_ENABLE_BATCH_ATOMIC_WRITE`).
+//! `store` implements the file operations of SQLite with the library; `vfs` is the border to C.
+//! SQLite's journal files work in all modes except WAL, which needs shared memory. If data goes
+//! through the volume's journal (here `ldj`), SQLite needs no journal file: a transaction is an
+//! atomic group (with a SQLite built with `SQLITE_ENABLE_BATCH_ATOMIC_WRITE`).
 
 mod store;
 mod vfs;
@@ -24,9 +24,9 @@ use stetfs::{MountOptions, Volume};
 
 use store::Store;
 
-/// Opens a database in the volume of a registered VFS. The end of the process is a power cut to the
-/// volume: what deletes the journal file of a transaction has to be durable, too, or the
-/// transaction is rolled back afterwards (`synchronous=EXTRA`).
+/// Opens a database in the volume of a registered VFS. To the volume the end of the process is a
+/// power cut: deleting the journal file of a transaction must be durable, too, or the transaction
+/// is rolled back afterwards (`synchronous=EXTRA`).
 fn connect(path: &str, vfs: &str) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
     let database = Connection::open_with_flags_and_vfs(path, flags, vfs)?;

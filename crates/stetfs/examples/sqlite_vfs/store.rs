@@ -1,4 +1,4 @@
-//! What SQLite asks of files, as a volume answers it. Error codes are SQLite's.
+//! The file operations that SQLite needs, on a volume. Error codes are SQLite's.
 
 use std::collections::HashMap;
 use std::ffi::c_int;
@@ -14,24 +14,24 @@ use stetfs::{AtomicGroup, File, Volume};
 /// A volume for databases.
 pub(crate) struct Store {
     volume: Volume,
-    /// Who has which database locked. Nobody outside of this process can have the volume.
+    /// The locks on each database. Processes outside cannot open the volume.
     locks: Mutex<HashMap<PathBuf, Held>>,
     temporary: AtomicU64,
-    /// Transactions that were committed without a journal file.
+    /// Number of transactions committed without a journal file.
     pub(crate) batches: AtomicU64,
 }
 
-/// Locks of all connections on one file (<https://sqlite.org/lockingv3.html>).
+/// The locks of all connections on one file (<https://sqlite.org/lockingv3.html>).
 #[derive(Default)]
 struct Held {
     shared: usize,
-    /// Somebody has RESERVED, PENDING or EXCLUSIVE.
+    /// A connection has RESERVED, PENDING or EXCLUSIVE.
     writer: bool,
-    /// He lets no new readers in.
+    /// The writer lets no new readers in.
     pending: bool,
 }
 
-/// What SQLite is told.
+/// The result for SQLite.
 pub(crate) type Answer<T> = Result<T, c_int>;
 
 impl Store {
@@ -44,7 +44,8 @@ impl Store {
         }
     }
 
-    /// Opens a file; one without a path is nobody else's, and goes when it is closed.
+    /// Opens a file. A file without a path is temporary: it is private, and removed when it is
+    /// closed.
     pub(crate) fn open(self: &Arc<Self>, path: Option<PathBuf>, flags: c_int) -> Answer<Opened> {
         let number = || self.temporary.fetch_add(1, Ordering::Relaxed);
         let goes = path.is_none() || flags & ffi::SQLITE_OPEN_DELETEONCLOSE != 0;
@@ -59,13 +60,13 @@ impl Store {
         let open = options.open(&self.volume, &path);
         let file = open.map_err(|_| ffi::SQLITE_CANTOPEN)?;
         if goes {
-            // It lives while it is open.
+            // It exists as long as it is open.
             let removed = self.volume.remove_file(&path);
             removed.map_err(|_| ffi::SQLITE_CANTOPEN)?;
         }
         let is_main = flags & ffi::SQLITE_OPEN_MAIN_DB != 0;
         Ok(Opened {
-            // Where data does not go through the journal there are no groups.
+            // Without data journaling there are no groups.
             batches: is_main && writes && self.volume.atomic_group([&path]).is_ok(),
             store: Arc::clone(self),
             path,
@@ -103,16 +104,16 @@ pub(crate) struct Opened {
     store: Arc<Store>,
     path: PathBuf,
     file: File,
-    /// Its lock (`SQLITE_LOCK_*`).
+    /// The lock that it holds (`SQLITE_LOCK_*`).
     level: c_int,
-    /// The volume can take a transaction whole.
+    /// The volume can commit a transaction atomically.
     batches: bool,
-    /// The transaction that is being written, then.
+    /// The transaction being written, in that case.
     group: Option<AtomicGroup>,
 }
 
 impl Opened {
-    /// Fills `buf`; what is beyond the end is zeroes, and told.
+    /// Fills `buf`; bytes beyond the end of the file are zero, and reported.
     pub(crate) fn read(&self, buf: &mut [u8], offset: u64) -> Answer<()> {
         let mut done = 0;
         while done < buf.len() {
@@ -159,7 +160,7 @@ impl Opened {
     }
 
     pub(crate) fn sync(&self) -> Answer<()> {
-        // Of a group nothing counts before its commit, which is durable.
+        // In a group only the commit counts, which is durable.
         match self.group {
             Some(_) => Ok(()),
             None => self.file.sync_all().map_err(|_| ffi::SQLITE_IOERR_FSYNC),
@@ -174,7 +175,7 @@ impl Opened {
         size.map_err(|_| ffi::SQLITE_IOERR_FSTAT)
     }
 
-    /// What SQLite may rely on.
+    /// The guarantees that SQLite may rely on.
     pub(crate) fn characteristics(&self) -> c_int {
         match self.batches {
             true => ffi::SQLITE_IOCAP_BATCH_ATOMIC | ffi::SQLITE_IOCAP_POWERSAFE_OVERWRITE,
@@ -182,7 +183,7 @@ impl Opened {
         }
     }
 
-    /// Of the controls those of atomic writes.
+    /// Handles the file controls of atomic writes.
     pub(crate) fn control(&mut self, what: c_int) -> Answer<()> {
         match what {
             ffi::SQLITE_FCNTL_BEGIN_ATOMIC_WRITE if self.batches => {
@@ -249,7 +250,7 @@ impl Opened {
         self.level = self.level.min(level);
     }
 
-    /// Whether somebody is about to write.
+    /// Whether a connection is about to write.
     pub(crate) fn is_reserved(&self) -> bool {
         let all = self
             .store

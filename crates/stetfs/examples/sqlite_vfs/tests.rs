@@ -8,7 +8,7 @@ use stetfs_testkit::{Image, Mkfs};
 
 use super::*;
 
-/// The test that is run as a program of its own, and killed.
+/// Marks the process that runs a test as a child to be killed.
 const CHILD: &str = "STETFS_SQLITE_VFS_CHILD";
 
 struct Databases {
@@ -91,7 +91,7 @@ fn every_journal_mode_keeps_what_was_committed() {
                 transfer(&mut database, n).unwrap();
             }
             let took = databases.batches() - before;
-            // Who wants no journal gets no group either.
+            // A database without a journal mode does not use groups either.
             let wanted = batches && mode != "off";
             assert_eq!(took == 20, wanted, "{volume_journal}, {mode}: {took}");
             database.execute_batch("VACUUM").unwrap();
@@ -119,7 +119,7 @@ fn a_rollback_leaves_what_was() {
         let image = image();
         let databases = Databases::open(image.path(), journal);
         let mut database = databases.connect();
-        // So small that a transaction is written before its end.
+        // So small that a transaction spills before its end.
         database.execute_batch("PRAGMA cache_size=5").unwrap();
         tables(&database);
         transfer(&mut database, 1).unwrap();
@@ -154,13 +154,13 @@ fn connections_keep_out_of_each_others_way() {
         .execute("INSERT INTO debit VALUES (1, 'a')", [])
         .unwrap();
     busy(transfer(&mut b, 2));
-    // Who reads is let in, and sees nothing of it.
+    // A reader is let in, and sees nothing of the transaction.
     assert_eq!(one::<i64>(&b, "SELECT count(*) FROM debit"), 0);
     {
         let mut reading = b.prepare("SELECT * FROM sqlite_schema").unwrap();
         let mut rows = reading.query([]).unwrap();
         rows.next().unwrap().unwrap();
-        // It cannot commit while somebody reads.
+        // The writer cannot commit while there is a reader.
         busy(writes.execute_batch("COMMIT"));
     }
     writes.commit().unwrap();
@@ -213,7 +213,7 @@ fn nothing_that_was_committed_is_lost_with_the_process() {
     }
 }
 
-/// Commits until it is killed, if it is run by the test above.
+/// Commits until it is killed, if the test above runs it.
 #[test]
 fn child() {
     let Ok(what) = std::env::var(CHILD) else {

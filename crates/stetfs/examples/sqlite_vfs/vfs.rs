@@ -1,11 +1,11 @@
-//! The border to SQLite: a VFS of C functions over [`Store`]. All `unsafe` of the example is here.
+//! The border to SQLite: a VFS of C functions over [`Store`]. All `unsafe` code of the example is
+//! here.
 //!
-//! What these functions are given, by SQLite's documentation of `sqlite3_vfs` and
-//! `sqlite3_io_methods`:
+//! SQLite passes these arguments, by its documentation of `sqlite3_vfs` and `sqlite3_io_methods`:
 //! 1. The VFS that was registered; here it is never freed.
-//! 2. A `sqlite3_file` with `szOsFile` bytes, which `xOpen` fills and which is one connection's:
-//!    no two calls with it at the same time, none after `xClose`.
-//! 3. Names that end with NUL, and buffers of the length that is said.
+//! 2. A `sqlite3_file` with `szOsFile` bytes, which `xOpen` fills and which belongs to one
+//!    connection: there are no two calls with it at the same time, and none after `xClose`.
+//! 3. Names that end with NUL, and buffers of the stated length.
 
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -17,32 +17,32 @@ use rusqlite::ffi;
 
 use crate::store::{Answer, Opened, Store};
 
-/// The longest path, with its NUL.
+/// Length of the longest path with its NUL, bytes.
 const MAX_PATH: c_int = 4096;
 
-/// As SQLite sees a file: it reads the first field, and gives the rest back.
+/// The file as SQLite sees it: it uses the first field, and leaves the rest alone.
 #[repr(C)]
 struct Shell {
     base: ffi::sqlite3_file,
-    /// From `Box::into_raw`; null where there is none.
+    /// From `Box::into_raw`; null if no file is open.
     opened: *mut Opened,
 }
 
-/// What a VFS serves; nothing once it is taken back.
+/// The store of a VFS; `None` once the VFS is unregistered.
 type Served = Mutex<Option<Arc<Store>>>;
 
-/// A registered VFS; taken back when dropped. Databases that are open stay so.
+/// A registered VFS; unregistered when dropped. Open databases stay open.
 pub(crate) struct Registered {
     vfs: *mut ffi::sqlite3_vfs,
     served: &'static Served,
 }
 
-/// Lets SQLite have the files of `store` by the VFS `name`.
+/// Gives SQLite access to the files of `store` through the VFS `name`.
 pub(crate) fn register(
     name: &str,
     store: Arc<Store>,
 ) -> Result<Registered, Box<dyn std::error::Error>> {
-    // All of it stays as long as the program: connections may outlive the registration.
+    // All of it lives as long as the program: connections may outlive the registration.
     let name: &'static CStr = Box::leak(CString::new(name)?.into_boxed_c_str());
     let served: &'static Served = Box::leak(Box::new(Mutex::new(Some(store))));
     let vfs = Box::leak(Box::new(ffi::sqlite3_vfs {
@@ -69,7 +69,7 @@ pub(crate) fn register(
         xGetSystemCall: None,
         xNextSystemCall: None,
     }));
-    // SAFETY: the VFS and all that it points to is never freed.
+    // SAFETY: the VFS and everything that it points to is never freed.
     match unsafe { ffi::sqlite3_vfs_register(vfs, 0) } {
         ffi::SQLITE_OK => Ok(Registered { vfs, served }),
         code => Err(format!("SQLite does not take the VFS: {code}").into()),
@@ -85,7 +85,7 @@ impl Drop for Registered {
 }
 
 /// # Safety
-/// `vfs` is one of ours.
+/// `vfs` was registered by [`register`].
 unsafe fn store_of(vfs: *mut ffi::sqlite3_vfs) -> Answer<Arc<Store>> {
     // SAFETY: `register` put a `Served` there, which lives as long as the program.
     let served: &Served = unsafe { &*(*vfs).pAppData.cast::<Served>() };
@@ -94,18 +94,18 @@ unsafe fn store_of(vfs: *mut ffi::sqlite3_vfs) -> Answer<Arc<Store>> {
 }
 
 /// # Safety
-/// `name` ends with NUL, and outlives what is given.
+/// `name` ends with NUL, and outlives the result.
 unsafe fn path_of<'a>(name: *const c_char) -> &'a Path {
-    // SAFETY: the caller's.
+    // SAFETY: the promise of the caller.
     Path::new(OsStr::from_bytes(
         unsafe { CStr::from_ptr(name) }.to_bytes(),
     ))
 }
 
 /// # Safety
-/// `file` was opened by [`open`] and is not closed; nobody else uses it meanwhile.
+/// `file` was opened by [`open`] and is not closed; it is used only here meanwhile.
 unsafe fn opened<'a>(file: *mut ffi::sqlite3_file) -> &'a mut Opened {
-    // SAFETY: the caller's; `open` put a box there whenever it gave the file methods.
+    // SAFETY: the promise of the caller; `open` put a box there whenever it set the file's methods.
     unsafe { &mut *(*file.cast::<Shell>()).opened }
 }
 
@@ -147,7 +147,7 @@ unsafe extern "C" fn open(
     out_flags: *mut c_int,
 ) -> c_int {
     let shell = file.cast::<Shell>();
-    // SAFETY: SQLite gives room for a `Shell` (2).
+    // SAFETY: SQLite provides room for a `Shell` (2).
     unsafe {
         shell.write(Shell {
             base: ffi::sqlite3_file {
@@ -193,7 +193,7 @@ unsafe extern "C" fn read(
     offset: ffi::sqlite3_int64,
 ) -> c_int {
     let len = usize::try_from(len).unwrap_or(0);
-    // SAFETY: (3); the bytes may be uninitialised, so they are made zeroes first.
+    // SAFETY: (3); the bytes may be uninitialised, so they are zeroed first.
     let buf = unsafe {
         to.cast::<u8>().write_bytes(0, len);
         std::slice::from_raw_parts_mut(to.cast::<u8>(), len)
@@ -233,7 +233,7 @@ unsafe extern "C" fn size(file: *mut ffi::sqlite3_file, out: *mut ffi::sqlite3_i
     let size = unsafe { opened(file) }.size();
     code(size.and_then(|size| {
         let size = i64::try_from(size).map_err(|_| ffi::SQLITE_IOERR_FSTAT)?;
-        // SAFETY: SQLite gives a place for it.
+        // SAFETY: SQLite provides a place for it.
         unsafe { *out = size };
         Ok(())
     }))
@@ -251,7 +251,7 @@ unsafe extern "C" fn unlock(file: *mut ffi::sqlite3_file, level: c_int) -> c_int
 }
 
 unsafe extern "C" fn is_reserved(file: *mut ffi::sqlite3_file, out: *mut c_int) -> c_int {
-    // SAFETY: (2); SQLite gives a place for the answer.
+    // SAFETY: (2); SQLite provides a place for the answer.
     unsafe { *out = opened(file).is_reserved().into() };
     ffi::SQLITE_OK
 }
@@ -266,7 +266,7 @@ unsafe extern "C" fn control(
 }
 
 unsafe extern "C" fn sector(_file: *mut ffi::sqlite3_file) -> c_int {
-    // The usual.
+    // The usual size.
     4096
 }
 
@@ -291,7 +291,7 @@ unsafe extern "C" fn access(
     let (store, path) = unsafe { (store_of(vfs), path_of(name)) };
     code(store.and_then(|store| {
         let exists = store.exists(path)?;
-        // SAFETY: SQLite gives a place for the answer.
+        // SAFETY: SQLite provides a place for the answer.
         unsafe { *out = exists.into() };
         Ok(())
     }))
@@ -345,7 +345,7 @@ unsafe extern "C" fn time(_vfs: *mut ffi::sqlite3_vfs, out: *mut f64) -> c_int {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
-    // SAFETY: SQLite gives a place for it.
+    // SAFETY: SQLite provides a place for it.
     unsafe { *out = EPOCH + now.as_secs_f64() / 86_400.0 };
     ffi::SQLITE_OK
 }
@@ -361,7 +361,7 @@ unsafe extern "C" fn no_error(_vfs: *mut ffi::sqlite3_vfs, len: c_int, out: *mut
     }
 }
 
-/// What `xDlSym` gives.
+/// The result of `xDlSym`.
 type Symbol = unsafe extern "C" fn(*mut ffi::sqlite3_vfs, *mut c_void, *const c_char);
 
 unsafe extern "C" fn no_symbol(

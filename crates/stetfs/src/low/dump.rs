@@ -1,4 +1,4 @@
-//! The journal of a volume, record by record.
+//! The records of a volume's journal, for people and scripts.
 
 use serde::Serialize;
 use stetfs_block::OpenOptions;
@@ -12,14 +12,14 @@ use super::part::Source;
 /// One record of a journal.
 #[derive(Clone, Debug, Serialize)]
 pub struct JournalRecord {
-    /// Block of the log.
+    /// Block of the log where it begins.
     pub log_block: u64,
-    /// Transaction.
+    /// Number of the transaction.
     pub transaction: u64,
-    /// Lane of a StetFS log; none in jbd2's, and for what is said of all records of files.
+    /// Lane of a StetFS log; `None` in a jbd2 log, and for statements about all records of files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lane: Option<u16>,
-    /// What it is.
+    /// The kind of the record, with its content.
     #[serde(flatten)]
     pub kind: JournalRecordKind,
 }
@@ -40,18 +40,18 @@ pub enum JournalRecordKind {
     },
     /// End of a transaction.
     Commit {
-        /// When, seconds since 1970.
+        /// Time of the commit, seconds since 1970.
         time: f64,
         /// Whether its checksum is right.
         valid: bool,
-        /// Images of the transaction that recovery would write home; none: the transaction does
-        /// not count.
+        /// Images of the transaction that recovery would write to their home locations; `None`: the
+        /// transaction does not count.
         home: Option<u64>,
     },
     /// A fast commit of Linux.
     #[serde(rename = "fast commit")]
     FastCommit {
-        /// What it says, in order.
+        /// Its changes, in order.
         changes: Vec<FastChange>,
     },
     /// A whole transaction of the StetFS log.
@@ -60,17 +60,17 @@ pub enum JournalRecordKind {
         stamp: u64,
         /// Log blocks it takes.
         blocks: u64,
-        /// Home blocks of its images.
+        /// Home locations of its images, block numbers.
         images: Vec<u64>,
         /// Blocks whose older images must not be replayed.
         revokes: Vec<u64>,
         /// Lanes and transactions it depends on.
         edges: Vec<(u16, u64)>,
-        /// Images that recovery would write home: those that no later transaction replaces or
-        /// frees.
+        /// Images that recovery would write to their home locations: those that no later
+        /// transaction replaces or frees.
         home: u64,
-        /// Recovery would drop it, for this lane and transaction is not there, or does not count
-        /// either.
+        /// Recovery would drop the transaction, because this one, by lane and number, is missing or
+        /// does not count either.
         dropped: Option<(u16, u64)>,
     },
     /// A file-level record that no transaction supersedes.
@@ -81,27 +81,27 @@ pub enum JournalRecordKind {
         blocks: u64,
         /// Inode number of the file; 0 if the record cannot be read.
         inode: u32,
-        /// Directory and name to be made.
+        /// Directory and name to be created.
         #[serde(skip_serializing_if = "Option::is_none")]
         name: Option<(u32, String)>,
-        /// Inode numbers of directories to be made.
+        /// Inode numbers of directories to be created.
         directories: Vec<u32>,
         /// Ranges of file blocks that changed: first and number.
         ranges: Vec<(u32, u32)>,
-        /// Data blocks that come with it.
+        /// Home locations of the data blocks in it, block numbers.
         data: Vec<u64>,
     },
-    /// A block of the expected transaction that does not prove itself.
+    /// A block of the expected transaction that is not valid.
     Damaged {
-        /// What is wrong.
+        /// The reason.
         why: String,
-        /// It had been durable, so no crash explains it: recovery refuses the log, unless it is to
-        /// be salvaged.
+        /// The block had been durable, so no crash explains it: recovery refuses the log, unless it
+        /// is to salvage.
         lost: bool,
     },
-    /// Here the log ends.
+    /// The end of the log.
     End {
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
@@ -109,13 +109,13 @@ pub enum JournalRecordKind {
 /// An image in the log.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct JournalImage {
-    /// Its home on the volume.
+    /// Its home location, a block number of the volume.
     pub block: u64,
-    /// Whether the bytes were altered so as not to look like a journal block.
+    /// Whether the image is escaped, because the block begins like a journal block.
     pub escaped: bool,
-    /// Its checksum, as the tag says.
+    /// The checksum in the tag.
     pub checksum: u32,
-    /// Whether it matches.
+    /// Whether the image matches the checksum.
     pub valid: bool,
 }
 
@@ -199,14 +199,14 @@ impl From<Record> for JournalRecord {
 }
 
 impl JournalRecord {
-    /// Says what recovery would make of it.
+    /// Adds the outcome of recovery to the record.
     fn judged(mut self, verdict: &Verdict) -> JournalRecord {
         let id = TxId {
             lane: Lane(self.lane.unwrap_or(0)),
             seq: self.transaction,
         };
         match &mut self.kind {
-            // A verdict counts on where the numbers of jbd2 begin anew.
+            // The verdict continues the count of transactions where jbd2's sequence numbers wrap.
             JournalRecordKind::Commit {
                 home, valid: true, ..
             } => {
@@ -229,12 +229,12 @@ impl JournalRecord {
     }
 }
 
-/// Shows the records of the journal of a volume, in order; changes nothing. The last
-/// one says why the log ends there. Gives the format of the log: `jbd2` or `stetfs`.
+/// Passes the records of a volume's journal to `show`, in order; changes nothing. The last record
+/// states why the log ends there. Returns the format of the log: `jbd2` or `stetfs`.
 ///
 /// # Errors
-/// The volume is in use, cannot be read, is none or has no journal; the log contradicts itself in
-/// a way no crash explains.
+/// The volume is in use, cannot be read, is not ext4 or has no journal; the log contradicts itself
+/// in a way that no crash explains.
 pub fn dump_journal(source: &Source, show: &mut dyn FnMut(JournalRecord)) -> Result<&'static str> {
     let how = OpenOptions {
         read_only: true,

@@ -1,4 +1,4 @@
-//! Opening the devices of a volume: a journal may be on one of its own.
+//! Opening the devices of a volume: the journal may be on a device of its own.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,18 +11,18 @@ use stetfs_nbd::Address;
 use super::host::{Host, HostOptions, Unread};
 use super::part::{OpenDisk, Place, Source, UnreadDisk};
 
-/// A volume's device, and that of its journal if that is another.
+/// The device of a volume, and that of its journal if it is another.
 pub(crate) type Devices = (OpenDisk, Option<Host>);
 
-/// What a file system is opened on.
+/// The block devices of a volume and of its journal, as the file system uses them.
 pub(crate) type Views = (Arc<dyn BlockDevice>, Option<Arc<dyn BlockDevice>>);
 
-/// As any devices.
+/// The devices as trait objects.
 pub(crate) fn any((disk, journal): Devices) -> Views {
     (disk.view(), journal.map(|j| j.device()))
 }
 
-/// Opens both.
+/// Opens the devices.
 ///
 /// # Errors
 /// As [`UnreadDevices::open`] and [`UnreadDevices::read`].
@@ -32,7 +32,7 @@ pub(crate) fn devices(source: &Source, options: impl Into<HostOptions>) -> Resul
     UnreadDevices::open(source, place, None, options)?.read(source, options)
 }
 
-/// Where udev links a device by its UUID.
+/// The path where udev links a device by its UUID.
 pub(super) fn by_uuid(uuid: &str) -> PathBuf {
     PathBuf::from("/dev/disk/by-uuid").join(uuid)
 }
@@ -41,15 +41,15 @@ fn is_there(path: &Path) -> bool {
     Address::is_meant(path) || path.exists()
 }
 
-/// Both, open and locked, before anything of them is read.
+/// The devices of a volume, open and locked, before anything is read from them.
 pub(crate) struct UnreadDevices {
     disk: UnreadDisk,
     journal: Option<Unread>,
 }
 
 impl UnreadDevices {
-    /// Opens the volume where somebody saw it, and its journal: where the source says, or by the
-    /// UUID of its device, if that was seen.
+    /// Opens the volume at `place`, as a first look found it, and its journal: at the path of the
+    /// source, or by the UUID of its device, if that is known.
     ///
     /// # Errors
     /// As [`UnreadDisk::open`] and [`Unread::open`].
@@ -62,7 +62,7 @@ impl UnreadDevices {
         let disk = UnreadDisk::open(&source.path, place, options)?;
         let named = uuid.map(by_uuid);
         let journal = source.journal_path.clone().or(named);
-        // What is not there is told when the volume has been read.
+        // A missing device is reported when the volume has been read.
         let journal = journal.filter(|path| is_there(path));
         let journal = journal.map(|path| Unread::open(&path, options));
         Ok(UnreadDevices {
@@ -71,17 +71,17 @@ impl UnreadDevices {
         })
     }
 
-    /// All that there is.
+    /// All open devices.
     pub(crate) fn hosts(&self) -> impl Iterator<Item = &Unread> {
         [self.disk.host()].into_iter().chain(&self.journal)
     }
 
-    /// Finds the volume, and sees to it that its journal is open. `None` for that as well when it
-    /// is not there: opening the volume then says so.
+    /// Finds the volume, and opens its journal if that is not open. The journal is `None` also if
+    /// its device is missing: opening the volume then fails.
     ///
     /// # Errors
-    /// As [`UnreadDisk::read`] and [`Host::open`]; `JournalDevice` for a path that is not there, or
-    /// that the volume has no use for.
+    /// As [`UnreadDisk::read`] and [`Host::open`]; `JournalDevice` for a path that does not exist,
+    /// or that the volume does not need.
     pub(crate) fn read(&self, source: &Source, options: HostOptions) -> Result<Devices> {
         let read_only = options.file.read_only;
         let disk = self.disk.read(&source.path, &source.part, read_only)?;
@@ -96,7 +96,9 @@ impl UnreadDevices {
             }
             (Some(_), Some(path)) if !is_there(path) => {
                 let path = path.display();
-                return wrong(format!("there is no {path} to be the volume's journal"));
+                return wrong(format!(
+                    "there is no {path}, which journal_path= names as the volume's journal"
+                ));
             }
             (Some(_), _) => {}
         }
@@ -111,13 +113,14 @@ impl UnreadDevices {
     }
 }
 
-/// Whether what could not be opened can be read: it is write-protected, or an Android sparse image.
+/// Whether a device that could not be opened for writing can be read: it is write-protected, or an
+/// Android sparse image.
 pub(super) fn is_only_read(e: &FsError) -> bool {
     let is_sparse = matches!(e, FsError::Device(e) if matches!(**e, BlockError::Sparse { .. }));
     is_sparse || is_write_protected(e)
 }
 
-/// Whether a device could not be opened because it cannot be written.
+/// Whether a device could not be opened because it is write-protected.
 pub fn is_write_protected(e: &FsError) -> bool {
     use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
     let FsError::Device(e) = e else { return false };

@@ -1,39 +1,39 @@
-//! What fast commits of Linux say, for people and scripts.
+//! The changes in fast commits of Linux, for people and scripts.
 
 use serde::Serialize;
 use stetfs_ondisk::jbd2::fast_commit::{Change, Entry};
 
-/// A change that a fast commit says.
+/// A change in a fast commit.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "change", rename_all = "lowercase")]
 pub enum FastChange {
-    /// Blocks of a file, from the first file block on.
+    /// Mapped blocks of a file.
     Add {
         /// Inode number of the file.
         inode: u32,
         /// First file block.
         first: u32,
-        /// Number.
+        /// Number of blocks.
         count: u32,
-        /// The first one's place on the volume.
+        /// The first block's number on the volume.
         block: u64,
         /// Whether they read as zeroes.
         unwritten: bool,
     },
-    /// File blocks that are not mapped.
+    /// Unmapped blocks of a file.
     Remove {
         /// Inode number of the file.
         inode: u32,
         /// First file block.
         first: u32,
-        /// Number.
+        /// Number of blocks.
         count: u32,
     },
     /// The name of a new inode.
     Create(FastName),
-    /// A name that is there.
+    /// A name that exists.
     Link(FastName),
-    /// A name that is not there.
+    /// A name that was removed.
     Unlink(FastName),
     /// The attributes of an inode.
     Inode {
@@ -47,9 +47,9 @@ pub enum FastChange {
 pub struct FastName {
     /// Inode number of the directory.
     pub directory: u32,
-    /// The name; bytes that are no ASCII are escaped.
+    /// The name; bytes that are not ASCII are escaped.
     pub name: String,
-    /// Inode number of what it names.
+    /// Inode number of the file.
     pub inode: u32,
 }
 

@@ -1,9 +1,9 @@
-//! What has to be read of a volume before its devices are opened: where it is, where its journal
-//! is, and how it wants to be mounted.
+//! The first look: facts about a volume that are needed before its devices are opened, that is, its
+//! place, the device of its journal, and its own mount options.
 //!
-//! A server that gives its privileges away before it reads anything has this read by another
-//! process, which has none either: it opens the source ([`Unlooked::open`]), gives all away, and
-//! reads ([`Unlooked::look`]). What it says is read once more when the volume is open and locked.
+//! A server that gives up its privileges before it reads anything leaves this to another process,
+//! which has no privileges either: it opens the source ([`Unlooked::open`]), gives them up, and
+//! reads ([`Unlooked::look`]). The facts are read again when the volume is open and locked.
 
 use std::path::{Path, PathBuf};
 
@@ -15,18 +15,18 @@ use super::external::by_uuid;
 use super::own_options::options_of;
 use super::part::{Part, Place, Source, span_of};
 
-/// The findings.
+/// The result of a first look.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FirstLook {
-    /// Where the volume is.
+    /// The place of the volume in its source.
     pub place: Place,
-    /// The UUID of the device that its journal is on, if that is another one.
+    /// The UUID of its journal's device, if it is another.
     pub journal: Option<String>,
-    /// Mount options that it has of its own ([`own_options`]).
+    /// Mount options that the volume stores ([`own_options`]).
     pub own_options: Vec<&'static str>,
 }
 
-/// The options of a volume, for who mounts nothing.
+/// The mount options that a volume stores, for callers that do not mount it.
 ///
 /// # Errors
 /// As [`Unlooked::open`] and [`Unlooked::look`].
@@ -40,7 +40,7 @@ enum Open {
     Export(Box<Unconnected>),
 }
 
-/// A volume's source, open and not locked, of which nothing was read yet.
+/// A volume's source, open and not locked, before anything is read from it.
 pub struct Unlooked {
     path: PathBuf,
     part: Part,
@@ -48,7 +48,7 @@ pub struct Unlooked {
 }
 
 impl Unlooked {
-    /// Opens it; an export is connected to.
+    /// Opens the source; to an export it connects.
     ///
     /// # Errors
     /// It cannot be read, or is an export in use.
@@ -70,10 +70,11 @@ impl Unlooked {
         Ok(Unlooked { path, part, open })
     }
 
-    /// Reads what there is to know. Of what is no volume nothing is: that is told by who opens it.
+    /// Reads the facts. A source without a volume has none; opening it reports that.
     ///
     /// # Errors
-    /// `Unsuitable` and `Missing` where there is no such part; what the host, or the server, says.
+    /// `Unsuitable` and `Missing` if there is no such part; the errors of the host, or of the
+    /// server.
     pub fn look(self) -> Result<FirstLook> {
         let Unlooked { path, part, open } = self;
         let (place, disk): (_, Box<dyn BlockDevice>) = match open {
@@ -110,8 +111,8 @@ impl Unlooked {
     }
 }
 
-/// The device that a volume's journal is on, by its UUID, open and not locked, of which nothing
-/// was read yet.
+/// The device of a volume's journal, by its UUID, open and not locked, before anything is read from
+/// it.
 pub struct UnlookedJournal {
     path: PathBuf,
     disk: Peek,
@@ -119,7 +120,7 @@ pub struct UnlookedJournal {
 }
 
 impl UnlookedJournal {
-    /// Opens what udev links by that UUID; `None` where nothing is.
+    /// Opens the device that udev links by this UUID; `None` if there is none.
     ///
     /// # Errors
     /// It cannot be read.
@@ -133,10 +134,11 @@ impl UnlookedJournal {
         Ok(Some(UnlookedJournal { path, disk, uuid }))
     }
 
-    /// Whether it is a journal, and that one: a volume may name any device of this machine.
+    /// Checks that it is a journal, and the right one: a volume may name any device of this
+    /// machine.
     ///
     /// # Errors
-    /// `JournalDevice` if not; what the host says.
+    /// `JournalDevice` if not; the errors of the host.
     pub fn look(self) -> Result<()> {
         match is_journal(&self.disk, &self.uuid)? {
             true => Ok(()),
@@ -147,7 +149,7 @@ impl UnlookedJournal {
 
 fn no_journal(path: &Path) -> FsError {
     FsError::JournalDevice(format!(
-        "the volume says that its journal is on {}, which is none",
+        "the volume names {} as its journal, but that is not a journal",
         path.display()
     ))
 }

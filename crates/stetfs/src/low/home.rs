@@ -1,4 +1,5 @@
-//! How checkpoints bring logged blocks to their homes, and why so.
+//! The method by which checkpoints write logged blocks to their home locations, and the reason for
+//! it.
 
 use serde::Serialize;
 use stetfs_journal::Composition;
@@ -6,12 +7,12 @@ use stetfs_journal::compose::Axis;
 
 use super::part::OpenDisk;
 
-/// How checkpoints bring logged blocks to their homes.
+/// The method by which checkpoints write logged blocks to their home locations.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HomeInfo {
     /// `share` or `copy`.
     pub by: &'static str,
-    /// By whom they are shared, or why they are not.
+    /// The layer that shares the blocks, or the reason why they are copied.
     pub why: String,
 }
 
@@ -23,7 +24,8 @@ impl HomeInfo {
         }
     }
 
-    /// What `home=` of a journal comes to on this disk, with blocks of so many bytes.
+    /// The method that results from `home=` of a journal, on this disk with blocks of `block`
+    /// bytes.
     pub(super) fn of(
         journal: &Composition,
         disk: &OpenDisk,
@@ -32,14 +34,14 @@ impl HomeInfo {
     ) -> HomeInfo {
         match journal.part(Axis::Home).name {
             "share" => HomeInfo::of_sharing(disk, is_journal_elsewhere, block),
-            _ => HomeInfo::copy("nobody asked for home=share"),
+            _ => HomeInfo::copy("home=share is not set"),
         }
     }
 
-    /// What `home=share` comes to on this disk, with blocks of so many bytes.
+    /// The method that results from `home=share`, on this disk with blocks of `block` bytes.
     pub(super) fn of_sharing(disk: &OpenDisk, is_journal_elsewhere: bool, block: u32) -> HomeInfo {
         if is_journal_elsewhere {
-            return HomeInfo::copy("the journal is on a device of its own");
+            return HomeInfo::copy("the journal is on another device");
         }
         let shared = match disk.host.sharing() {
             Ok(shared) => shared,
@@ -49,12 +51,13 @@ impl HomeInfo {
         let start = disk.span.map_or(0, |span| span.start);
         if !block.is_multiple_of(unit) {
             return HomeInfo::copy(format!(
-                "blocks of {block} bytes are smaller than what is shared as a whole ({unit} bytes)"
+                "blocks of {block} bytes are smaller than the unit of sharing ({unit} bytes)"
             ));
         }
         if !start.is_multiple_of(unit.into()) {
             return HomeInfo::copy(format!(
-                "the part of the image begins at byte {start}, no multiple of what is shared as a whole ({unit} bytes)"
+                "the part of the image begins at byte {start}, not a multiple of the unit of \
+                 sharing ({unit} bytes)"
             ));
         }
         HomeInfo {

@@ -1,4 +1,4 @@
-//! What holds a volume: a file or block device of this machine, or an export of another.
+//! The storage of a volume: a file or block device of this machine, or an export of an NBD server.
 
 use std::ops::Range;
 use std::path::Path;
@@ -7,16 +7,16 @@ use std::sync::Arc;
 use stetfs_block::{BlockDevice, FileDevice, OpenOptions, Result, SharedBy, Span};
 use stetfs_nbd::{Address, NbdDevice, NbdOptions, Unconnected};
 
-/// How it is opened.
+/// The options with which it is opened.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HostOptions {
     pub(crate) file: OpenOptions,
-    /// Whether it is only read is in `file`.
+    /// Options of a server. Whether access is read-only is in `file`.
     pub(crate) nbd: NbdOptions,
 }
 
 impl From<OpenOptions> for HostOptions {
-    /// For a look at a volume, which one connection is enough for.
+    /// For a look at a volume, for which one connection is enough.
     fn from(file: OpenOptions) -> HostOptions {
         let nbd = NbdOptions {
             connections: 1,
@@ -26,23 +26,23 @@ impl From<OpenOptions> for HostOptions {
     }
 }
 
-/// What holds a volume, open and locked.
+/// The storage of a volume, open and locked.
 #[derive(Clone, Debug)]
 pub enum Host {
     /// An image file or a block device.
     File(Arc<FileDevice>),
-    /// An export of an NBD server. Only this machine's other programs are kept off it.
+    /// An export of an NBD server. The lock excludes only other programs of this machine.
     Export(Arc<NbdDevice>),
 }
 
-/// The same, open and locked, before anything of it is read: an export is not connected to.
+/// The storage, open and locked, before anything is read from it: an export is not connected.
 pub(crate) enum Unread {
     File(Arc<FileDevice>),
     Export(Box<Unconnected>),
 }
 
 impl Unread {
-    /// Opens what is at `path`: an address of an export, else a file.
+    /// Opens the export or the file at `path`.
     ///
     /// # Errors
     /// As [`FileDevice::open`] and [`Unconnected::prepare`].
@@ -53,7 +53,7 @@ impl Unread {
         })
     }
 
-    /// Connects to an export.
+    /// Connects to an export; a file is ready.
     ///
     /// # Errors
     /// As [`Unconnected::connect`].
@@ -71,7 +71,7 @@ impl Unread {
         }
     }
 
-    /// Whether it was read, which the file has counted.
+    /// Whether anything was read, by the file's counters.
     pub(crate) fn was_read(&self) -> bool {
         match self {
             Unread::File(file) => file.stats().reads > 0,
@@ -81,7 +81,7 @@ impl Unread {
 }
 
 impl Host {
-    /// Opens what is at `path`: an address of an export, else a file.
+    /// Opens the export or the file at `path`.
     ///
     /// # Errors
     /// As [`Unread::open`] and [`Unread::connect`].
@@ -89,7 +89,7 @@ impl Host {
         Unread::open(path, how)?.connect(how.file.read_only)
     }
 
-    /// All of it.
+    /// The whole storage as a block device.
     pub fn device(&self) -> Arc<dyn BlockDevice> {
         match self {
             Host::File(file) => Arc::clone(file) as Arc<dyn BlockDevice>,
@@ -113,7 +113,7 @@ impl Host {
         }
     }
 
-    /// What it was opened by.
+    /// The path or address by which it was opened.
     pub fn path(&self) -> &Path {
         match self {
             Host::File(file) => file.path(),
@@ -137,10 +137,10 @@ impl Host {
         self.file().map_or(Ok(()), |file| file.check_room(ranges))
     }
 
-    /// Whether it could be opened for writing, too.
+    /// Checks that it could be opened for writing, too.
     ///
     /// # Errors
-    /// The reason.
+    /// The reason why not.
     pub(crate) fn check_writable(&self) -> Result<()> {
         match self {
             Host::File(file) => file.check_writable(),
@@ -152,7 +152,7 @@ impl Host {
     pub(crate) fn sharing(&self) -> std::result::Result<SharedBy, String> {
         match self {
             Host::File(file) => file.sharing(),
-            Host::Export(_) => Err("exports of NBD servers share no blocks".into()),
+            Host::Export(_) => Err("exports of NBD servers cannot share blocks".into()),
         }
     }
 }

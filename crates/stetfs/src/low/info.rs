@@ -1,4 +1,4 @@
-//! What a volume is, without opening it.
+//! A description of a volume that is not open.
 
 use std::sync::Arc;
 
@@ -17,12 +17,12 @@ use super::part::{PartInfo, Source};
 use super::recover::{self, RecoverOptions, RecoveryInfo};
 use super::region;
 
-/// A volume that is not mounted. Sizes in bytes, counts as named.
+/// A volume that is not mounted. Sizes are in bytes.
 #[derive(Clone, Debug, Serialize)]
 pub struct VolumeInfo {
-    /// Where it was looked at.
+    /// The path or address of the volume.
     pub volume: String,
-    /// The part of that, unless it is all.
+    /// The part of it, unless it is the whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub part: Option<PartInfo>,
     /// The label.
@@ -31,38 +31,39 @@ pub struct VolumeInfo {
     pub uuid: String,
     /// `clean`, `needs recovery`, `has errors` or `not unmounted cleanly`.
     pub state: &'static str,
-    /// Why it cannot be mounted for writing; absent if it can.
+    /// The reason why it cannot be mounted for writing; absent if it can.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
-    /// What to know before writing it.
+    /// Warnings for writers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<&'static str>,
     /// Feature names, as dumpe2fs prints them.
     pub features: Vec<String>,
-    /// Bytes in a block.
+    /// Size of a block, bytes.
     pub block_size: u32,
-    /// Blocks.
+    /// Number of blocks.
     pub blocks: u64,
-    /// Free blocks, as the superblock says (right when the volume is clean).
+    /// Number of free blocks, by the superblock (exact if the volume is clean).
     pub free_blocks: u64,
-    /// Inodes.
+    /// Number of inodes.
     pub inodes: u32,
-    /// Free inodes, as the superblock says.
+    /// Number of free inodes, by the superblock.
     pub free_inodes: u32,
-    /// Bytes of an on-disk inode.
+    /// Size of an on-disk inode, bytes.
     pub inode_size: u16,
-    /// Where it was mounted last.
+    /// The directory where it was last mounted.
     pub last_mounted_on: String,
-    /// `errors=` of the volume.
+    /// The volume's setting of `errors=`.
     pub on_errors: &'static str,
-    /// Errors that were found since the last check.
+    /// Number of errors found since the last check.
     pub error_count: u32,
-    /// The journal; absent on a volume without.
+    /// The journal; absent on a volume without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub journal: Option<JournalInfo>,
-    /// How a mount whose journal has `home=share` (`journal=afs`) would bring blocks home.
+    /// The way in which a mount with `home=share` (`journal=afs`) would write blocks to their home
+    /// locations.
     pub home_share: HomeInfo,
-    /// What the next mount, or `recover`, will do.
+    /// The recovery that the next mount, or `recover`, will perform.
     pub recovery: RecoveryInfo,
 }
 
@@ -71,24 +72,24 @@ pub struct VolumeInfo {
 pub struct JournalInfo {
     /// `jbd2` or `stetfs`.
     pub format: &'static str,
-    /// Bytes of the log.
+    /// Size of the log, bytes.
     pub size: u64,
     /// Features of the log.
     pub features: String,
     /// Whether there is nothing to replay.
     pub empty: bool,
-    /// Number of the oldest transaction in it, or of the next.
+    /// Number of the oldest transaction in it, or of the next if it is empty.
     pub sequence: u32,
-    /// Blocks of its fast-commit area.
+    /// Size of its fast-commit area, blocks.
     pub fast_commit_blocks: u32,
-    /// Error that an earlier mount left in it (an errno).
+    /// The error that an earlier mount recorded in it (an errno).
     pub errno: i32,
-    /// The most bytes that one write call changes whole in the preset `data`: what one transaction
-    /// may hold, metadata included.
+    /// Most bytes that one write call changes atomically with the preset `data`: the limit of one
+    /// transaction, metadata included.
     pub largest_transaction: u64,
 }
 
-/// What whoever had a volume open last left behind.
+/// The state that the last user of a volume left behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeftBehind {
     /// Nothing to do.
@@ -99,7 +100,7 @@ pub enum LeftBehind {
     ToCheck,
 }
 
-/// What is left to do for a volume.
+/// The state in which a volume was left.
 ///
 /// # Errors
 /// As [`info`].
@@ -126,7 +127,7 @@ pub fn left_behind(source: &Source) -> Result<LeftBehind> {
 /// Describes a volume; changes nothing.
 ///
 /// # Errors
-/// The volume is in use, cannot be read, or is none.
+/// The volume is in use, cannot be read, or is not ext4.
 pub fn info(source: &Source) -> Result<VolumeInfo> {
     let how = OpenOptions {
         read_only: true,
@@ -219,15 +220,15 @@ fn journal(log: &Log) -> JournalInfo {
     }
 }
 
-/// Bytes that a recovery on trial changes in memory …
+/// Most bytes that a trial recovery changes in memory …
 const TRIAL_MEMORY: u64 = 32 << 20;
-/// … and in all: what is more goes to a file without a name in the directory for temporary files.
+/// … and in total: the rest goes to an unnamed file in the directory for temporary files.
 const TRIAL: u64 = 4 << 30;
 
-/// What recovery would do, by doing it beside the volume.
+/// The report of a recovery, obtained by recovering over an overlay.
 ///
 /// # Errors
-/// Those of the recovery.
+/// The errors of the recovery.
 fn recovery((disk, journal): &Devices, source: &Source) -> Result<RecoveryInfo> {
     if disk.is_sparse() {
         let path = source.path.clone();

@@ -1,21 +1,21 @@
-//! How much memory a mount may take by default.
+//! The memory that a mount may use by default.
 
 use std::path::{Path, PathBuf};
 
 const LEAST: u64 = 64 << 20;
 const MOST: u64 = 1 << 30;
 
-/// Bytes of cache for a mount of which nothing is said: an eighth of the memory that this process
-/// may use, from 64 MiB to 1 GiB.
+/// Default cache size of a mount, bytes: an eighth of the memory that this process may use, at
+/// least 64 MiB and at most 1 GiB.
 pub fn default_cache_bytes() -> u64 {
     (usable_memory() / 8).clamp(LEAST, MOST)
 }
 
-/// Bytes of memory that this process may use now: the machine's, or what its control groups allow.
-/// Above `memory.high` the kernel slows it down, above `memory.max` it ends it.
+/// Memory that this process may use now, bytes: the machine's, or the limit of its control groups.
+/// Above `memory.high` the kernel slows a process down, above `memory.max` it kills it.
 pub fn usable_memory() -> u64 {
     let info = rustix::system::sysinfo();
-    // The kernel's types differ between architectures.
+    // The types of the fields differ between architectures.
     #[allow(clippy::useless_conversion, clippy::unnecessary_cast)]
     let machine = (info.totalram as u64).saturating_mul(u64::from(info.mem_unit));
     let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -25,8 +25,8 @@ pub fn usable_memory() -> u64 {
     limits.fold(machine, u64::min)
 }
 
-/// Where the limits of the control groups stand that `/proc/self/cgroup` names, versions 1 and 2.
-/// In a container the path may be the host's, and the group itself be mounted at the root.
+/// The files with the limits of the control groups in `/proc/self/cgroup`, versions 1 and 2. In a
+/// container the path may be the host's, while the group itself is mounted at the root.
 fn limit_files(own: &str, root: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for line in own.lines() {
@@ -41,7 +41,7 @@ fn limit_files(own: &str, root: &Path) -> Vec<PathBuf> {
             }
             _ => continue,
         };
-        // A group is bounded by those above it.
+        // A group is also bounded by those above it.
         let path = mount.join(path.trim_start_matches('/'));
         let up = path.ancestors().take_while(|dir| dir.starts_with(&mount));
         files.extend(up.flat_map(|dir| names.iter().map(move |name| dir.join(name))));

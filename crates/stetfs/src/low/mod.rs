@@ -1,7 +1,7 @@
-//! What the library stands on: the file system by inode numbers, devices, journals, and the looks
-//! at volumes that are not mounted.
+//! The lower level of the library: the file system by inode numbers, devices, journals, and
+//! functions on volumes that are not mounted.
 //!
-//! Servers and tools are made of this; programs have [`stetfs::Volume`](crate::Volume).
+//! It is for servers and tools; programs use [`stetfs::Volume`](crate::Volume).
 //!
 //! ```
 //! # let image = stetfs_testkit::Image::make(16 << 20, &Default::default()).unwrap();
@@ -18,10 +18,13 @@ mod dump;
 mod external;
 mod fast_commit;
 mod first_look;
+mod format;
+pub mod format_values;
 mod home;
 mod host;
 mod info;
 mod memory;
+pub mod options;
 mod own_options;
 mod part;
 mod quota;
@@ -34,6 +37,7 @@ pub use dump::{JournalImage, JournalRecord, JournalRecordKind, dump_journal};
 pub use external::is_write_protected;
 pub use fast_commit::{FastChange, FastName};
 pub use first_look::{FirstLook, Unlooked, UnlookedJournal, own_options};
+pub use format::{FormatTarget, Formatted, format};
 pub use home::HomeInfo;
 pub use host::Host;
 pub use info::{JournalInfo, LeftBehind, VolumeInfo, info, left_behind};
@@ -58,9 +62,10 @@ pub use stetfs_block::{Share, ShareLimits, SharePair};
 pub use stetfs_block::{is_unseen, printable, printable_line};
 pub use stetfs_cache::{PolicyKind, UnknownPolicy};
 pub use stetfs_ext4::*;
+pub use stetfs_format::{FeatureEdits, FormatError, FormatOptions, FormatResult, Found, Profile};
 pub use stetfs_journal::compose::{
-    Bad as BadJournal, check_option, did_you_mean, is_option, nearest, option_names, options_help,
-    size,
+    Bad as BadJournal, OptionHelp, check_option, did_you_mean, is_option, nearest, option_names,
+    options_help, size,
 };
 pub use stetfs_journal::region::RegionSource;
 pub use stetfs_journal::{CHECKPOINT_THREAD, Composition, JournalError, Preset};
@@ -68,7 +73,7 @@ pub use stetfs_nbd::{
     Address as NbdAddress, Connect, Connector, NbdDevice, NbdOptions, NbdState, Route,
 };
 pub use stetfs_ondisk::ext4::time::Timestamp;
-// Schemes from outside of the journal register themselves where they are linked.
+// Schemes in crates of their own register themselves when they are linked.
 #[cfg(feature = "lanes")]
 use stetfs_lanes as _;
 pub use stetfs_sync::serve_processor;

@@ -1,11 +1,11 @@
-//! Mount options that a volume has of its own (`tune2fs -o`, `tune2fs -E mount_opts=`).
+//! Mount options that a volume stores (`tune2fs -o`, `tune2fs -E mount_opts=`).
 
 use stetfs_ondisk::ext4::features::Compat;
 use stetfs_ondisk::ext4::superblock::{DefaultMountOpts, Superblock};
 
-/// The options that a superblock says, first those of `tune2fs -o`, as for `-o` of a mount. Only
-/// what a volume may decide is there: it may come from a stranger. What would make less durable
-/// (`data=writeback`, `nobarrier`) is not, for who mounts it must ask for that.
+/// The options in a superblock, in the form of `-o`; those of `tune2fs -o` come first. Only options
+/// that a volume may decide count, because it may come from a stranger. Options that weaken
+/// durability (`data=writeback`, `nobarrier`) do not: the user must ask for those.
 pub(super) fn options_of(sb: &Superblock) -> Vec<&'static str> {
     let flags = sb.default_mount_opts();
     let journals_data = flags & DefaultMountOpts::JMODE_WBACK == DefaultMountOpts::JMODE_DATA;
@@ -25,7 +25,7 @@ pub(super) fn options_of(sb: &Superblock) -> Vec<&'static str> {
     .collect()
 }
 
-/// What a volume's own text may say.
+/// The options that count in a volume's text.
 const HEEDED: [&str; 8] = [
     "data=journal",
     "data=ordered",
@@ -37,12 +37,12 @@ const HEEDED: [&str; 8] = [
     "nodiscard",
 ];
 
-/// An option that a volume may have of its own, as it is here.
+/// The option as a constant, if a volume may store it.
 pub fn own_option(option: &str) -> Option<&'static str> {
     HEEDED.into_iter().find(|heeded| *heeded == option)
 }
 
-/// An option of the volume's own text, if it counts.
+/// The option of a volume's text that counts; `data=writeback` becomes `data=ordered`.
 fn heeded(option: &str) -> Option<&'static str> {
     let option = match option {
         "data=writeback" => "data=ordered",
@@ -65,7 +65,7 @@ mod tests {
         let tune = ["-o", flags];
         cmd::run(Command::new("tune2fs").args(tune).arg(image.path())).unwrap();
         if !text.is_empty() {
-            // tune2fs takes one option only.
+            // tune2fs accepts a single option only.
             let request = format!("set_super_value mount_opts {text}");
             image.debugfs_write(&request).unwrap();
         }

@@ -1,4 +1,5 @@
-//! Where a volume is: a file or a device, or a part of one, told by bytes or by a partition table.
+//! The place of a volume: a file or a device, or a part of one, given in bytes or by a partition
+//! table.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,41 +12,41 @@ use stetfs_nbd::Address;
 use super::host::{Host, HostOptions, Unread};
 use super::region::RegionFile;
 
-/// Which part of an image or a device a volume is.
+/// The part of an image or a device that is the volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Part {
-    /// All of it.
+    /// The whole.
     #[default]
     Whole,
-    /// These bytes.
+    /// A range of bytes.
     Range {
-        /// The first one, a multiple of the sectors' size (512 of an image).
+        /// The first byte, a multiple of the sector size (512 in an image).
         offset: u64,
-        /// How many; all up to the end if nothing is said.
+        /// Number of bytes; `None` up to the end.
         size: Option<u64>,
     },
-    /// A partition of its GPT or MBR: a number, else a UUID or a name, of the partition or of the
+    /// A partition in its GPT or MBR: a number, else a UUID or a name, of the partition or of the
     /// volume in it.
     Partition(String),
 }
 
-/// Where a volume is.
+/// The source of a volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Source {
     /// The image file or block device, or the address of an NBD server's export
     /// ([`Address`](stetfs_nbd::Address)).
     pub path: PathBuf,
-    /// Which part of it.
+    /// The part of it.
     pub part: Part,
-    /// Where the journal is, if on another device and not where udev links it.
+    /// The path of the journal, if it is on another device and not where udev links it.
     pub journal_path: Option<PathBuf>,
     /// The file, or the part of one, with records of synced files: a region of persistent memory,
-    /// or what stands in for one.
+    /// or a substitute for one.
     pub nvm: Option<RegionFile>,
 }
 
 impl<P: AsRef<Path> + ?Sized> From<&P> for Source {
-    /// All of an image or a device.
+    /// The whole of an image or a device.
     fn from(path: &P) -> Source {
         Source {
             path: path.as_ref().to_owned(),
@@ -59,7 +60,7 @@ impl<P: AsRef<Path> + ?Sized> From<&P> for Source {
 pub struct PartInfo {
     /// The first byte.
     pub offset: u64,
-    /// Bytes.
+    /// Number of bytes.
     pub size: u64,
 }
 
@@ -72,7 +73,7 @@ impl From<Span> for PartInfo {
     }
 }
 
-/// The device of a volume: a file or block device that is open, or a part of it.
+/// The open device of a volume: a file or block device, or a part of it.
 #[derive(Clone)]
 pub(crate) struct OpenDisk {
     pub(crate) host: Host,
@@ -81,33 +82,33 @@ pub(crate) struct OpenDisk {
     sparse: bool,
 }
 
-/// Where a volume is in a file or device, as that says before it is locked.
+/// The place of a volume in a file or device, as found before it is locked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
-    /// In an Android sparse image, whose bytes lie elsewhere.
+    /// The volume is in an Android sparse image, whose bytes are stored elsewhere.
     pub is_sparse: bool,
-    /// The bytes of it, if they are not all, and known.
+    /// The range of bytes, if it is known and not the whole.
     pub span: Option<Span>,
 }
 
 impl Place {
-    /// Reads it. Of an export nothing is known before it is connected to.
+    /// Reads it. For an export nothing is known before it is connected.
     ///
     /// # Errors
-    /// `Unsuitable` and `Missing` where there is no such part, and what the host says.
+    /// `Unsuitable` and `Missing` if there is no such part, and the errors of the host.
     pub(crate) fn find(path: &Path, part: &Part) -> Result<Place> {
         if Address::is_meant(path) {
             return Ok(Place::default());
         }
         match Peek::open(path) {
             Ok(disk) => Place::read(&disk, path, part),
-            // What cannot be opened is told by who opens it to use it.
+            // Opening it for use will report the error.
             Err(_) if matches!(part, Part::Whole) => Ok(Place::default()),
             Err(e) => Err(e.into()),
         }
     }
 
-    /// Reads it from the file that is open.
+    /// Reads it from an open file.
     pub(super) fn read(disk: &Peek, path: &Path, part: &Part) -> Result<Place> {
         let is_sparse = SparseMap::detect(disk).unwrap_or(false);
         let span = match is_sparse {
@@ -118,12 +119,12 @@ impl Place {
     }
 }
 
-/// A disk, open and locked, before anything of it is read. Of an image only the part is locked; an
-/// export as a whole.
+/// A disk, open and locked, before anything is read from it. Of an image only the part is locked;
+/// an export as a whole.
 pub(crate) struct UnreadDisk {
     host: Unread,
     place: Place,
-    /// To read the map of an Android sparse image with.
+    /// For reading the map of an Android sparse image.
     sparse: Option<Peek>,
 }
 
@@ -131,7 +132,7 @@ impl UnreadDisk {
     /// Opens and locks it.
     ///
     /// # Errors
-    /// As [`Unread::open`]. `Sparse` for an Android sparse image, unless it is opened to be read.
+    /// As [`Unread::open`]. `Sparse` for an Android sparse image that is not opened read-only.
     pub(crate) fn open(path: &Path, place: Place, mut how: HostOptions) -> Result<UnreadDisk> {
         how.file.span = place.span;
         let mut sparse = None;
@@ -140,7 +141,7 @@ impl UnreadDisk {
                 let path = path.to_owned();
                 return Err(FsError::Device(Arc::new(BlockError::Sparse { path })));
             }
-            // Nothing in it is where a block of the host's would be.
+            // No block in it is aligned to the host's blocks.
             how.file.direct = Direct::Off;
             sparse = Some(Peek::open(path)?);
         }
@@ -151,7 +152,7 @@ impl UnreadDisk {
         })
     }
 
-    /// What it is on.
+    /// The storage of the disk.
     pub(crate) fn host(&self) -> &Unread {
         &self.host
     }
@@ -159,8 +160,8 @@ impl UnreadDisk {
     /// Finds the part in it.
     ///
     /// # Errors
-    /// As [`Unread::connect`]; `Unsuitable` and `Missing` where there is no such part, or it is
-    /// not where it was.
+    /// As [`Unread::connect`]; `Unsuitable` and `Missing` if there is no such part, or it has
+    /// moved.
     pub(crate) fn read(&self, path: &Path, part: &Part, read_only: bool) -> Result<OpenDisk> {
         let host = self.host.connect(read_only)?;
         let plain: Arc<dyn BlockDevice> = match (&self.sparse, &self.host) {
@@ -197,8 +198,8 @@ impl OpenDisk {
     /// Opens and locks it. Of an image only the part is locked.
     ///
     /// # Errors
-    /// As [`FileDevice::open`]; `Unsuitable` where there is no such part.
-    /// `Sparse` for an Android sparse image, unless it is opened to be read.
+    /// As [`FileDevice::open`]; `Unsuitable` if there is no such part. `Sparse` for an Android
+    /// sparse image that is not opened read-only.
     pub(crate) fn open(path: &Path, part: &Part, how: impl Into<HostOptions>) -> Result<OpenDisk> {
         let how = how.into();
         let unread = UnreadDisk::open(path, Place::find(path, part)?, how)?;
@@ -210,14 +211,14 @@ impl OpenDisk {
         self.sparse
     }
 
-    /// What the volume is on.
+    /// The block device of the volume.
     pub(crate) fn view(&self) -> Arc<dyn BlockDevice> {
         Arc::clone(&self.view)
     }
 
     /// See [`FileDevice::fit_granularity`].
     pub(crate) fn fit_granularity(&self, block: u32) -> Result<()> {
-        // Blocks lie at multiples of what both are multiples of.
+        // The offsets of blocks on the host are multiples of the smaller power of two.
         let start = self.span.map_or(0, |span| span.start.trailing_zeros());
         let unit = match start {
             0 => block,
@@ -226,8 +227,9 @@ impl OpenDisk {
         Ok(self.host.fit_granularity(unit)?)
     }
 
-    /// Of an export: a server that comes back with another content of `range` of the view has given
-    /// the volume to somebody else ([`NbdDevice::guard`](stetfs_nbd::NbdDevice::guard)).
+    /// For an export: fixes the content of `range` (of the view). A server that comes back with
+    /// other content there has given the volume to another user
+    /// ([`NbdDevice::guard`](stetfs_nbd::NbdDevice::guard)).
     pub(crate) fn guard(&self, range: Option<std::ops::Range<u64>>) -> Result<()> {
         if let (Some(export), Some(range)) = (self.host.export(), range) {
             let start = self.span.map_or(0, |span| span.start);
@@ -243,13 +245,14 @@ impl OpenDisk {
         Ok(self.host.check_room(&moved.collect::<Vec<_>>())?)
     }
 
-    /// An error of what was read as a volume. Of a part nobody is told to make a new one: its place
-    /// may be wrong.
+    /// Explains an error of reading the volume. For a part there is no advice to make a new volume:
+    /// the place may be wrong.
     pub(crate) fn explain(&self, e: FsError) -> FsError {
         match (self.span, e) {
             (Some(span), FsError::Foreign(found)) if *found == Foreign::Zeroes => {
                 FsError::NoVolume(format!(
-                    "{}: there is no ext4 volume in the part of it from byte {} to {}: that begins with zeroes",
+                    "{}: there is no ext4 volume in its part from byte {} to {}, which begins with \
+                     zeroes",
                     self.host.path().display(),
                     span.start,
                     span.end()
@@ -270,7 +273,7 @@ fn missing(path: &Path, reason: String) -> FsError {
     FsError::Device(Arc::new(BlockError::Missing { path, reason }))
 }
 
-/// The bytes of a part of a disk; `None` of all of it.
+/// The bytes of a part of a disk; `None` for the whole.
 pub(super) fn span_of(path: &Path, part: &Part, disk: &dyn BlockDevice) -> Result<Option<Span>> {
     let fail = |reason| unsuitable(path, reason);
     let (bytes, sector) = (disk.size(), disk.sector_size());
@@ -279,7 +282,8 @@ pub(super) fn span_of(path: &Path, part: &Part, disk: &dyn BlockDevice) -> Resul
         Part::Range { offset, size } => {
             if *offset > 0 && *offset >= bytes {
                 let reason = format!(
-                    "offset={offset} is not inside of its {bytes} bytes (an offset is in bytes, not in sectors)"
+                    "offset={offset} is beyond its end ({bytes} bytes); an offset is in bytes, not \
+                     in sectors"
                 );
                 return Err(fail(reason));
             }
@@ -297,7 +301,8 @@ pub(super) fn span_of(path: &Path, part: &Part, disk: &dyn BlockDevice) -> Resul
 fn named(path: &Path, table: Option<Partitions>, name: &str) -> Result<Span> {
     let table = table.ok_or_else(|| {
         let reason = format!(
-            "it has no partition table, so no partition {name}; leave partition= out if it is one volume as a whole"
+            "it has no partition table, so no partition {name}; remove partition= if the whole is \
+             one volume"
         );
         missing(path, reason)
     })?;

@@ -1,4 +1,4 @@
-//! Usage and limits of a volume.
+//! Quota: usage and limits of users, groups and projects.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use super::part::Source;
 use super::region;
 use super::volume::Volume;
 
-/// What a volume counts.
+/// The usage and limits of a volume.
 #[derive(Clone, Debug, Serialize)]
 pub struct QuotaInfo {
     /// The volume.
     pub volume: String,
-    /// By `user`, `group` or `project`; nothing on volumes without the feature `quota`.
+    /// By `user`, `group` or `project`; empty on volumes without the feature `quota`.
     pub kinds: Vec<QuotaKindInfo>,
 }
 
@@ -28,18 +28,18 @@ pub struct QuotaInfo {
 pub struct QuotaKindInfo {
     /// `user`, `group` or `project`.
     pub kind: &'static str,
-    /// How long soft limits of space may be exceeded, seconds.
+    /// Time for which soft limits of space may be exceeded, seconds.
     pub space_grace: u32,
-    /// How long those of inodes may be.
+    /// Time for which soft limits of inodes may be exceeded, seconds.
     pub inode_grace: u32,
-    /// In the order of ids.
+    /// In ascending order of ids.
     pub entries: Vec<QuotaIdInfo>,
 }
 
-/// Usage and limits of one id. Limits that are 0 are none.
+/// Usage and limits of one id. A limit of 0 means no limit.
 #[derive(Clone, Debug, Serialize)]
 pub struct QuotaIdInfo {
-    /// User, group or project.
+    /// The id of a user, group or project.
     pub id: u32,
     /// Bytes in use.
     pub space: u64,
@@ -47,13 +47,14 @@ pub struct QuotaIdInfo {
     pub space_soft: u64,
     /// Hard limit, bytes.
     pub space_hard: u64,
-    /// When the soft limit becomes a hard one, seconds since 1970; 0: it is not exceeded.
+    /// Time at which the exceeded soft limit becomes a hard one, seconds since 1970; 0: it is not
+    /// exceeded.
     pub space_until: u64,
     /// Inodes in use.
     pub inodes: u64,
-    /// Soft limit.
+    /// Soft limit, inodes.
     pub inodes_soft: u64,
-    /// Hard limit.
+    /// Hard limit, inodes.
     pub inodes_hard: u64,
     /// As `space_until`.
     pub inodes_until: u64,
@@ -102,7 +103,7 @@ fn open(source: &Source, read_only: bool) -> Result<Arc<Fs>> {
     Fs::open_with(device, journal, options, &mut |_, _| {})
 }
 
-/// Usage and limits of a volume; changes nothing.
+/// The usage and limits of a volume; changes nothing.
 ///
 /// # Errors
 /// The volume is in use, needs recovery, is damaged or of an unknown kind; a device failed.
@@ -120,10 +121,10 @@ impl QuotaInfo {
 }
 
 impl Volume {
-    /// Usage and limits as of now.
+    /// The current usage and limits.
     ///
     /// # Errors
-    /// Damage; the device's.
+    /// The volume is damaged; the device failed.
     pub fn quota(&self) -> Result<QuotaInfo> {
         QuotaInfo::read(self.path(), self.fs())
     }
@@ -131,11 +132,11 @@ impl Volume {
     /// Sets the limits of an id. They are durable when this returns.
     ///
     /// # Errors
-    /// ESRCH when the volume does not count this kind; EROFS; ENOSPC; those of a sync.
+    /// ESRCH if the volume does not count this kind; EROFS; ENOSPC; those of a sync.
     pub fn set_quota(&self, kind: QuotaKind, id: u32, limits: QuotaLimits) -> Result<()> {
         self.fs().set_limits(kind, id, limits)?;
         let (tell, told) = channel();
-        // Whoever waits is there until it is called.
+        // The receiver exists until it has the answer.
         self.fs()
             .sync_all(Box::new(move |synced| drop(tell.send(synced))));
         let lost = FsError::Errno(rustix::io::Errno::IO.raw_os_error());
@@ -143,10 +144,10 @@ impl Volume {
     }
 }
 
-/// Sets the limits of an id of a volume, which is recovered if it needs that.
+/// Sets the limits of an id of a volume that is not open; recovers the volume if needed.
 ///
 /// # Errors
-/// As [`quota`]; ESRCH when the volume does not count this kind.
+/// As [`quota`]; ESRCH if the volume does not count this kind.
 pub fn set_quota(source: &Source, kind: QuotaKind, id: u32, limits: QuotaLimits) -> Result<()> {
     let fs = open(source, false)?;
     let set = fs.set_limits(kind, id, limits);

@@ -1,4 +1,4 @@
-//! Recovering a volume without mounting it, and saying before what that would do.
+//! Recovery of a volume without mounting it.
 
 use std::sync::Arc;
 
@@ -14,62 +14,63 @@ use super::home::HomeInfo;
 use super::part::Source;
 use super::region;
 
-/// Bytes of cache: what a recovery reads it hardly reads twice.
+/// Size of the cache, bytes; small, because recovery seldom reads a block twice.
 const CACHE_BYTES: u64 = 32 << 20;
 
-/// How to recover.
+/// Options of a recovery.
 #[derive(Clone, Debug, Default)]
 pub struct RecoverOptions {
-    /// Of a damaged journal bring home what is whole.
+    /// Replay the undamaged part of a damaged journal.
     pub salvage: bool,
-    /// Records of synced files that are in a region ([`Source::nvm`]) are given up: it is lost.
-    /// Files are as of the last commit then.
+    /// Give up the records of synced files in a region ([`Source::nvm`]), which is lost. Files are
+    /// then as of the last commit.
     pub without_nvm: bool,
-    /// `home=`, how blocks go home. What else it says is of no use here.
+    /// The composition whose `home=` says how blocks are written to their home locations. Its other
+    /// options do not matter.
     pub journal: Composition,
 }
 
-/// What recovery does, or would do.
+/// The report of a recovery, done or predicted.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct RecoveryInfo {
     /// Whether there is anything to do.
     pub needed: bool,
-    /// Transactions replayed.
+    /// Number of transactions replayed.
     pub transactions: u64,
-    /// Blocks of them brought home.
+    /// Number of their blocks written to home locations.
     pub blocks: u64,
-    /// Those of the blocks that the device shared.
+    /// Number of those blocks that the device shared.
     pub shared: u64,
-    /// Those of the blocks that were written.
+    /// Number of those blocks that were copied.
     pub copied: u64,
-    /// File-level records applied.
+    /// Number of file-level records applied.
     pub records: u64,
-    /// Fast commits of Linux carried out.
+    /// Number of fast commits of Linux carried out.
     pub fast_commits: u64,
-    /// Orphaned inodes that are deleted.
+    /// Number of orphaned inodes deleted.
     pub deleted: u64,
-    /// Orphaned inodes that are truncated.
+    /// Number of orphaned inodes truncated.
     pub truncated: u64,
-    /// Orphaned inodes that are left to e2fsck, for the volume has errors or they are damaged.
+    /// Number of orphaned inodes left to e2fsck, because the volume has errors or they are damaged.
     pub orphans_left: u64,
-    /// Transactions that do not count, for something they depend on is not in the journal.
+    /// Transactions that do not count, because one that they depend on is not in the journal.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub dropped: Vec<String>,
-    /// What of a damaged journal is left out: a thousand things, and how many more.
+    /// Omissions from a damaged journal: a thousand at most, and the number of further ones.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub damage: Vec<String>,
-    /// The volume is marked as one with errors afterwards: e2fsck has to look at it.
+    /// The volume is marked as one with errors afterwards: e2fsck must check it.
     pub has_errors: bool,
-    /// Why it fails; absent if it does not. Then nothing of the above is done.
+    /// The reason for a failure; absent on success. After a failure nothing of the above is done.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// The same as an error.
+    /// The failure as an error.
     #[serde(skip)]
     pub failure: Option<FsError>,
 }
 
 impl RecoveryInfo {
-    /// A recovery that fails.
+    /// The report of a recovery that fails.
     pub(crate) fn refused(e: FsError) -> RecoveryInfo {
         RecoveryInfo {
             needed: true,
@@ -79,34 +80,36 @@ impl RecoveryInfo {
         }
     }
 
-    /// Whether everything that was left to do is done; if not, e2fsck has to do the rest.
+    /// Whether everything is done; if not, e2fsck must do the rest.
     pub fn is_complete(&self) -> bool {
         self.failure.is_none() && self.damage.is_empty() && self.orphans_left == 0
     }
 }
 
-/// What a recovery did.
+/// The result of a recovery.
 #[derive(Clone, Debug, Serialize)]
 pub struct Recovered {
     /// The volume.
     pub volume: String,
-    /// What was found to do, and done.
+    /// The report.
     pub recovery: RecoveryInfo,
-    /// How blocks went home, and why so; absent where there was nothing to do.
+    /// The way in which blocks were written to home locations, and the reason; absent if there was
+    /// nothing to do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub home: Option<HomeInfo>,
 }
 
-/// Replays the journal of a volume, finishes what was interrupted, and leaves the
-/// volume clean. A clean volume is not written to.
+/// Replays the journal of a volume, finishes interrupted operations, and leaves the volume clean. A
+/// clean volume is not written to.
 ///
 /// # Errors
-/// The volume is in use, damaged, of an unknown kind, or a device failed: then the journal is as it
-/// was, and recovery can be tried again. With [`RecoverOptions::salvage`] what is whole of a
-/// damaged journal goes home, the rest is left out and told ([`RecoveryInfo::damage`]), and the
-/// volume is marked as one with errors, for e2fsck to put in order.
+/// The volume is in use, damaged, or of an unknown kind, or a device failed: then the journal is as
+/// it was, and recovery can be tried again. With [`RecoverOptions::salvage`] the undamaged part of
+/// a journal is replayed, the rest is left out and reported ([`RecoveryInfo::damage`]), and the
+/// volume is marked as one with errors, for e2fsck to repair.
 ///
-/// `progress` gets (done, of), first in blocks of the log, then in blocks that go home.
+/// `progress` gets (done, total), first in blocks of the log, then in blocks written to home
+/// locations.
 pub fn recover(
     source: &Source,
     how: &RecoverOptions,
@@ -120,7 +123,7 @@ pub fn recover(
         external::devices(source, how)
     };
     let devices = match open(false) {
-        // Where nothing is to be done nothing need be written.
+        // A device that can only be read is enough if there is nothing to do.
         Err(e) if is_only_read(&e) => {
             let devices = open(true)?;
             let (device, journal) = external::any(devices.clone());
@@ -145,7 +148,7 @@ pub fn recover(
     })
 }
 
-/// How a recovery of the volume on these devices brought blocks home.
+/// The way in which a recovery on these devices wrote blocks to home locations.
 fn home((disk, journal): &Devices, how: &RecoverOptions) -> Result<HomeInfo> {
     let block = inspect(disk.view(), None)?
         .superblock

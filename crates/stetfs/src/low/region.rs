@@ -10,19 +10,19 @@ use stetfs_journal::Composition;
 use stetfs_journal::region::{MOST_BYTES, RegionSource};
 use stetfs_nvm::{Durability, FileRegion, FlushBy, MemRegion, Region};
 
-/// Where a region is: a file, or a part of one.
+/// The place of a region: a file, or a part of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegionFile {
     /// The file.
     pub path: PathBuf,
     /// The first byte, a multiple of 64.
     pub offset: u64,
-    /// Bytes, a multiple of 64; all up to the file's end if nothing is said.
+    /// Number of bytes, a multiple of 64; `None` up to the file's end.
     pub size: Option<u64>,
 }
 
 impl<P: Into<PathBuf>> From<P> for RegionFile {
-    /// All of a file.
+    /// A whole file.
     fn from(path: P) -> RegionFile {
         RegionFile {
             path: path.into(),
@@ -37,17 +37,18 @@ impl<P: Into<PathBuf>> From<P> for RegionFile {
 pub struct RegionInfo {
     /// The file.
     pub path: String,
-    /// Its first byte there.
+    /// Its first byte in the file.
     pub offset: u64,
-    /// Its bytes.
+    /// Size, bytes.
     pub size: u64,
-    /// How a sync makes durable: `lines` (the processor's flushes), `pages` (msync) or `stores`.
+    /// The method by which a sync makes stores durable: `lines` (the processor's cache line
+    /// flushes), `pages` (msync) or `stores`.
     pub way: &'static str,
-    /// What its records survive.
+    /// The events that its records survive.
     pub survives: &'static str,
-    /// That is a loss of power.
+    /// Whether it survives a loss of power.
     pub is_safe: bool,
-    /// Transactions are there, too.
+    /// Whether the transactions are in it, too.
     pub has_log: bool,
 }
 
@@ -58,7 +59,7 @@ impl RegionInfo {
             path: region.path().display().to_string(),
             offset: region.part().start,
             size: region.size(),
-            way: match region.flush_by() {
+            way: match region.write_back_by() {
                 FlushBy::Lines(_) => "lines",
                 FlushBy::Pages => "pages",
                 FlushBy::Stores => "stores",
@@ -76,12 +77,12 @@ impl RegionInfo {
 /// Opens and locks it.
 ///
 /// # Errors
-/// As [`FileRegion::open`]; `Unsuitable` where there is no file.
+/// As [`FileRegion::open`]; `Unsuitable` if there is no file.
 pub(crate) fn open(at: &RegionFile) -> Result<Arc<FileRegion>> {
     let path = &at.path;
     if !path.exists() {
         let reason =
-            "there is no such file for records of files; make one, such as with truncate -s 64M";
+            "there is no such file for file records; make one, such as with truncate -s 64M";
         let reason = reason.to_owned();
         return Err(FsError::from(BlockError::Unsuitable {
             path: path.clone(),
@@ -98,7 +99,7 @@ pub(crate) fn open(at: &RegionFile) -> Result<Arc<FileRegion>> {
     Ok(Arc::new(region))
 }
 
-/// A copy of it in memory, for a recovery on trial. The file is not changed.
+/// A copy of the region in memory, for a trial recovery. The file is not changed.
 ///
 /// # Errors
 /// As [`open`].
@@ -109,15 +110,16 @@ pub(crate) fn copy(at: &RegionFile) -> Result<RegionSource> {
     Ok(RegionSource::Open(Arc::new(MemRegion::from_bytes(&bytes))))
 }
 
-/// Whether a journal has a use for a region.
+/// Checks that a journal uses a region.
 ///
 /// # Errors
-/// What it needs, as a sentence.
+/// The missing requirement, as a sentence.
 pub fn check_region(journal: &Composition) -> Result<(), String> {
     match journal.has_records() || journal.is_in_region() {
         true => Ok(()),
         false => Err(
-            "nvm is where records of files go, which this journal has not: add sync=file (journal=ijournal has it)"
+            "nvm names the place of file records, which this journal does not write: add sync=file \
+             (journal=ijournal has it)"
                 .into(),
         ),
     }

@@ -19,14 +19,14 @@ use super::volume::Volume;
 pub struct VolumeStats {
     /// The volume.
     pub volume: String,
-    /// The part of that, unless it is all.
+    /// The part of it, unless it is the whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub part: Option<PartInfo>,
-    /// Whether it takes no changes, as asked or after an error.
+    /// Whether it accepts no changes, by option or after an error.
     pub read_only: bool,
     /// The journal.
     pub journal: JournalStats,
-    /// How long commits and checkpoints took, by name.
+    /// Latencies of commits and checkpoints, by name.
     pub latency: BTreeMap<&'static str, LatencyStats>,
     /// The device.
     pub device: DeviceStats,
@@ -43,81 +43,81 @@ pub struct VolumeStats {
 /// Counters of the journal.
 #[derive(Clone, Debug, Serialize)]
 pub struct JournalStats {
-    /// The preset, and what was said besides.
+    /// The preset, with options that were given besides.
     pub preset: String,
-    /// What answers each question about a journal: of the preset, of the options, or what they
-    /// need.
+    /// The part in use for each question about a journal: from the preset, from the options, or as
+    /// these need it.
     pub parts: BTreeMap<&'static str, &'static str>,
-    /// How checkpoints bring blocks home.
+    /// The way in which checkpoints write blocks to home locations.
     pub home: HomeInfo,
-    /// The region of persistent memory that records of files go to.
+    /// The region of persistent memory for records of files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub region: Option<RegionInfo>,
     /// Transactions committed.
     pub commits: u64,
-    /// Syncs that were asked for.
+    /// Syncs requested.
     pub syncs: u64,
     /// Syncs that needed no commit of their own.
     pub plain_syncs: u64,
     /// Bytes written to the log.
     pub bytes_logged: u64,
-    /// Bytes of the images in them, before packing.
+    /// Bytes of the images in them, before compression.
     pub bytes_packed: u64,
-    /// Chunks of images that were stored as they are.
+    /// Chunks of images that were stored uncompressed.
     pub chunks_raw: u64,
-    /// Chunks stored as LZ4.
+    /// Chunks compressed with LZ4.
     pub chunks_lz4: u64,
-    /// Chunks stored as Zstandard.
+    /// Chunks compressed with Zstandard.
     pub chunks_zstd: u64,
-    /// Processor time of packing, microseconds.
+    /// Processor time of compression, microseconds.
     pub packing_micros: u64,
-    /// What `compress=auto` goes by.
+    /// The measurements that `compress=auto` is based on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub packing_note: Option<String>,
     /// File-level records: syncs that needed no commit.
     pub file_records: u64,
     /// Data blocks in them.
     pub file_pages: u64,
-    /// Bytes of them in the log.
+    /// Log bytes of file-level records.
     pub file_bytes: u64,
     /// Flushes by the threads that sync files; syncs at the same time share one.
     pub file_flushes: u64,
-    /// Syncs of files that took a commit although there are records, by reason.
+    /// Syncs of files that needed a commit although there are records, by reason.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub file_commits: BTreeMap<&'static str, u64>,
-    /// Blocks that checkpoints had the device share to their homes.
+    /// Blocks that checkpoints made the device share with their home locations.
     pub shared: u64,
-    /// Blocks that checkpoints wrote home.
+    /// Blocks that checkpoints copied to their home locations.
     pub copied: u64,
-    /// Bytes of those.
+    /// Bytes copied to home locations.
     pub bytes_home: u64,
     /// Checkpoint rounds.
     pub checkpoints: u64,
-    /// Those that somebody waited for.
+    /// Checkpoint rounds that a change waited for.
     pub forced_checkpoints: u64,
-    /// Transactions of other lanes that committed ones depend on.
+    /// Dependencies of committed transactions on transactions of other lanes.
     pub edges: u64,
-    /// Changes that went into another lane than their thread's, for its log was full.
+    /// Changes in another lane than their thread's, because its log was full.
     pub borrowed: u64,
     /// Times a change waited for a transaction's snapshot.
     pub waits_locked: u64,
-    /// How long in all, microseconds.
+    /// Total time of these waits, microseconds.
     pub waiting_locked_micros: u64,
-    /// Times a change waited for room.
+    /// Times a change waited for space in the log or in memory.
     pub waits_room: u64,
-    /// How long in all, microseconds.
+    /// Total time of these waits, microseconds.
     pub waiting_room_micros: u64,
-    /// Pages copied by who changed them, because a snapshot held them.
+    /// Pages copied by the thread that changed them, because a snapshot held them.
     pub copies: u64,
-    /// Bytes of those.
+    /// Bytes of these pages.
     pub copies_bytes: u64,
-    /// How long that took in all, microseconds.
+    /// Total time of these copies, microseconds.
     pub copying_micros: u64,
-    /// Pages copied by commits, ahead of who may change them.
+    /// Pages copied by commits, before they are changed again.
     pub copies_ahead: u64,
-    /// Bytes of those.
+    /// Bytes of these pages.
     pub copies_ahead_bytes: u64,
-    /// How long that took in all, microseconds.
+    /// Total time of these copies, microseconds.
     pub copying_ahead_micros: u64,
     /// Blocks revoked.
     pub revokes: u64,
@@ -126,7 +126,7 @@ pub struct JournalStats {
 }
 
 impl JournalStats {
-    /// Those of a volume, with what its journal counted.
+    /// The counters of a volume's journal.
     fn of(volume: &Volume, fs: &FsStats) -> Self {
         let j = &fs.journal;
         Self {
@@ -180,22 +180,22 @@ impl JournalStats {
     }
 }
 
-/// How long something took. All times are seconds.
+/// The latencies of an operation. All times are in seconds.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct LatencyStats {
-    /// How often it was.
+    /// Number of operations.
     pub count: u64,
-    /// All of them together.
+    /// Sum of all times.
     pub sum: f64,
-    /// Half of them took no longer …
+    /// The time that half of them did not exceed …
     pub p50: f64,
     /// … 90 percent, …
     pub p90: f64,
     /// … 99 percent, …
     pub p99: f64,
-    /// … and 99.9 percent; each to the width of a bucket, upwards.
+    /// … and 99.9 percent; each is the upper end of a bucket.
     pub p99_9: f64,
-    /// The longest.
+    /// The longest time.
     pub max: f64,
     /// All buckets, shortest first.
     pub buckets: Vec<LatencyBucket>,
@@ -204,9 +204,9 @@ pub struct LatencyStats {
 /// One bucket of a histogram.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct LatencyBucket {
-    /// The longest time in it, seconds; the last has no end.
+    /// The upper bound, seconds; the last bucket has none.
     pub up_to: Option<f64>,
-    /// How often it was.
+    /// Number of operations in it.
     pub count: u64,
 }
 
@@ -245,23 +245,23 @@ pub struct DeviceStats {
     pub flushes: u64,
     /// Bytes discarded.
     pub bytes_discarded: u64,
-    /// Batches shared.
+    /// Batches of SHARE requests.
     pub shares: u64,
     /// Bytes shared.
     pub bytes_shared: u64,
-    /// Requests pass the host's page cache by.
+    /// Requests bypass the host's page cache (O_DIRECT).
     pub direct: bool,
     /// Batches go through io_uring.
     pub io_uring: bool,
-    /// Of an NBD server's export.
+    /// The connection to the server of a network block device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<NetworkStats>,
-    /// What failed, by kind: `read`, `write`, `flush`, `discard`, `share`.
+    /// Errors, by kind: `read`, `write`, `flush`, `discard`, `share`.
     pub errors: BTreeMap<&'static str, DeviceErrors>,
 }
 
 impl DeviceStats {
-    /// Those of a volume's device, with what it failed.
+    /// The counters of a volume's device, with its errors.
     fn of(volume: &Volume, fs: &FsStats) -> Self {
         let host = volume.host();
         let device = host.device().stats();
@@ -289,18 +289,18 @@ impl DeviceStats {
     }
 }
 
-/// How the server of a network block device is doing.
+/// The state of the connection to the server of a network block device.
 #[derive(Clone, Debug, Serialize)]
 pub struct NetworkStats {
     /// Connections that are open.
     pub connections: usize,
-    /// All goes through TLS.
+    /// All connections use TLS.
     pub encrypted: bool,
-    /// How often the server was lost.
+    /// Times the server was lost.
     pub losses: u64,
-    /// Bytes that were written again when it was back.
+    /// Bytes that were written again when the server was back.
     pub bytes_written_again: u64,
-    /// Bytes that would be.
+    /// Bytes that would have to be written again if the server were lost now.
     pub bytes_unflushed: u64,
 }
 
@@ -317,12 +317,12 @@ impl NetworkStats {
     }
 }
 
-/// Requests of one kind that the device failed. A batch counts once.
+/// Failed requests of one kind. A batch counts once.
 #[derive(Clone, Debug, Serialize)]
 pub struct DeviceErrors {
-    /// How often.
+    /// Number of failed requests.
     pub count: u64,
-    /// The first one …
+    /// The first failed request …
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first: Option<DeviceError>,
     /// … and the last one.
@@ -333,20 +333,20 @@ pub struct DeviceErrors {
 /// A request that the device failed.
 #[derive(Clone, Debug, Serialize)]
 pub struct DeviceError {
-    /// Seconds since 1970 began (UTC).
+    /// Time, seconds since 1970 (UTC).
     pub time: f64,
-    /// `volume`, or `journal` if that is on a device of its own.
+    /// `volume`, or `journal` if that is on another device.
     pub device: &'static str,
-    /// The first block of the request, counted in blocks of the volume from the device's
-    /// beginning; a flush has none.
+    /// The first block of the request, in blocks of the volume from the device's beginning; `None`
+    /// for a flush.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block: Option<u64>,
     /// The first byte.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offset: Option<u64>,
-    /// Bytes of the request.
+    /// Length of the request, bytes.
     pub bytes: u64,
-    /// The device's answer.
+    /// The device's error number.
     pub errno: i32,
 }
 
@@ -375,26 +375,26 @@ impl DeviceErrors {
 /// Counters of the block cache.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct CacheStats {
-    /// Who leaves it.
+    /// The replacement policy.
     pub policy: &'static str,
-    /// Bytes that it may hold.
+    /// Bound of the cache, bytes.
     pub bytes_at_most: u64,
     /// Look-ups that found the block.
     pub hits: u64,
     /// Look-ups that had to read.
     pub misses: u64,
-    /// Blocks that made room.
+    /// Blocks evicted.
     pub evictions: u64,
-    /// File blocks written home.
+    /// File blocks written back.
     pub written: u64,
-    /// In so many runs of neighbours.
+    /// Number of runs of neighbouring blocks in which they were written.
     pub write_runs: u64,
     /// Bytes held now.
     pub bytes: u64,
 }
 
 impl CacheStats {
-    /// Those of a volume, with what its cache counted.
+    /// The counters of a volume's cache.
     fn of(volume: &Volume, fs: &FsStats) -> Self {
         Self {
             policy: volume.options().cache_policy.name(),
@@ -414,18 +414,18 @@ impl CacheStats {
 pub struct MemoryStats {
     /// Bytes taken from the kernel for blocks …
     pub bytes: u64,
-    /// … of which so many are free, to be used again.
+    /// … of which this many are free for reuse.
     pub bytes_free: u64,
-    /// Bytes prepared for use to come.
+    /// Bytes prepared for later use.
     pub bytes_prepared: u64,
-    /// Regions of 2 MiB that were prepared when they were needed.
+    /// Regions of 2 MiB that were prepared in time.
     pub regions_prepared: u64,
     /// Regions that were needed before they were prepared.
     pub regions_unprepared: u64,
 }
 
 impl MemoryStats {
-    /// Now.
+    /// The current values.
     fn read() -> Self {
         let memory = stetfs_block::memory_stats();
         Self {
@@ -441,23 +441,23 @@ impl MemoryStats {
 /// Inodes.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct InodeStats {
-    /// In memory now.
+    /// Inodes in memory now.
     pub in_memory: u64,
-    /// That the kernel remembers.
+    /// Inodes that the kernel has cached.
     pub known_to_kernel: u64,
 }
 
-/// What searches for free space cost.
+/// The cost of searches for free space.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct SpaceStats {
     /// Groups whose bitmaps were looked into.
     pub groups_searched: u64,
-    /// 64-bit words of bitmaps looked at.
+    /// 64-bit words of bitmaps that were examined.
     pub words_searched: u64,
 }
 
 impl Volume {
-    /// The counters.
+    /// The current counters.
     pub fn stats(&self) -> VolumeStats {
         let fs = self.fs().stats();
         VolumeStats {

@@ -18,24 +18,24 @@ use super::host::{Host, HostOptions, Unread};
 use super::part::{OpenDisk, Part, Place, Source};
 use super::region::{self, RegionFile, RegionInfo};
 
-/// How a volume is opened.
+/// Options with which a volume is opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VolumeOptions {
     /// Options of the file system, its journal's included.
     pub fs: FsOptions,
-    /// Which part of the image or device it is.
+    /// The part of the image or device.
     pub part: Part,
-    /// Where the journal is, on a volume that has it on another device.
+    /// The path of the journal, on a volume that has it on another device.
     pub journal_path: Option<PathBuf>,
-    /// The file, or the part of one, for records of synced files: a region of persistent memory,
-    /// or what stands in for one. The journal has to have such
-    /// records ([`check_region`](super::check_region)).
+    /// The file, or the part of one, for records of synced files: a region of persistent memory, or
+    /// a substitute for one. The journal must have such records
+    /// ([`check_region`](super::check_region)).
     pub nvm: Option<RegionFile>,
-    /// Whether requests pass the host's page cache by.
+    /// Whether requests bypass the host's page cache.
     pub direct: Direct,
     /// Whether io_uring is used.
     pub uring: Uring,
-    /// How an NBD server is used; whether it is only read follows from `fs`.
+    /// Options of the connection to an NBD server; whether access is read-only follows from `fs`.
     pub nbd: NbdOptions,
 }
 
@@ -62,18 +62,18 @@ impl VolumeOptions {
     }
 }
 
-/// A volume that is open, and locked against everyone else, until it is closed.
+/// An open volume. It is locked against all other users until it is closed.
 pub struct Volume {
     path: PathBuf,
     options: FsOptions,
     disk: OpenDisk,
-    /// The journal's, if that is another.
+    /// The device of the journal, if it is another.
     journal: Option<Host>,
     region: Option<Arc<FileRegion>>,
     fs: Arc<Fs>,
 }
 
-/// The devices of a volume, open and locked, before anything of them is read.
+/// The devices of a volume, open and locked, before anything is read from them.
 pub struct OpenedDevices {
     source: Source,
     how: HostOptions,
@@ -82,11 +82,11 @@ pub struct OpenedDevices {
 }
 
 impl OpenedDevices {
-    /// Opens the image file or block device at `path`, as `look` saw it, and the journal's device
-    /// if that is another, and locks them. An export is not connected to.
+    /// Opens and locks the image file or block device at `path`, in the place that `look` found,
+    /// and the journal's device if it is another. An export is not connected.
     ///
     /// # Errors
-    /// Those of [`FileDevice::open`][open] (`Locked` if somebody has the volume).
+    /// The errors of [`FileDevice::open`][open] (`Locked` if the volume is in use).
     ///
     /// [open]: stetfs_block::FileDevice::open
     pub fn open(path: &Path, options: &VolumeOptions, look: &FirstLook) -> Result<OpenedDevices> {
@@ -113,22 +113,22 @@ impl OpenedDevices {
         })
     }
 
-    /// Makes the rings that so many threads need at once.
+    /// Creates the rings for so many threads.
     pub fn prepare_rings(&self, threads: usize) {
         let hosts = self.devices.hosts();
         hosts.for_each(|host| host.prepare_rings(threads));
     }
 
-    /// Whether anything of them was read.
+    /// Whether anything was read from them.
     pub fn were_read(&self) -> bool {
         self.devices.hosts().any(Unread::was_read)
     }
 
-    /// Finds the volume in them; exports are connected to. No file is opened any more, but for the
-    /// device of the journal of an export that nobody named.
+    /// Finds the volume in the devices; connects to exports. After this no file is opened, except
+    /// the journal's device of an export without a given path.
     ///
     /// # Errors
-    /// Something is not where it was; what an export's server says; `JournalDevice`.
+    /// The volume or the journal has moved; the errors of an export's server; `JournalDevice`.
     pub fn read(&self, options: &VolumeOptions) -> Result<ReadDevices> {
         let read = |read_only| {
             let mut how = self.how;
@@ -148,8 +148,8 @@ impl OpenedDevices {
     }
 }
 
-/// The devices of a volume, before anything of the file system is looked at but where its journal
-/// is.
+/// The devices of a volume, before anything of the file system is read except the location of its
+/// journal.
 pub struct ReadDevices {
     path: PathBuf,
     disk: OpenDisk,
@@ -163,10 +163,10 @@ impl ReadDevices {
         self.disk.is_sparse()
     }
 
-    /// Replays the journal, and finishes what a crash interrupted. No file is opened any more.
+    /// Replays the journal, and finishes operations that a crash interrupted. Opens no files.
     ///
     /// # Errors
-    /// Those of [`Fs::open`].
+    /// The errors of [`Fs::open`].
     pub fn start(self, options: &VolumeOptions) -> Result<Arc<Volume>> {
         Volume::start(self.path, self.disk, self.journal, self.region, &options.fs)
     }
@@ -174,10 +174,10 @@ impl ReadDevices {
 
 impl Volume {
     /// Opens the image file or block device at `path`: locks it, replays its journal, and finishes
-    /// what a crash interrupted.
+    /// operations that a crash interrupted.
     ///
     /// # Errors
-    /// Those of [`FileDevice::open`][open] (`Locked` if somebody has the volume), and of
+    /// The errors of [`FileDevice::open`][open] (`Locked` if the volume is in use), and of
     /// [`Fs::open`].
     ///
     /// [open]: stetfs_block::FileDevice::open
@@ -224,13 +224,13 @@ impl Volume {
         }))
     }
 
-    /// Closes the volume and opens it again with other options, keeping the device and its lock;
-    /// where that fails, with those that it had. Gives what is open then, and why it is not as
-    /// wanted. [`Volume::rehearse`] tells before what would be refused.
+    /// Closes the volume and opens it again with other options, keeping the device and its lock; if
+    /// that fails, with its former options. Returns the open volume, and the error of the new
+    /// options if they failed. [`Volume::rehearse`] finds such errors beforehand.
     ///
     /// # Errors
-    /// As [`Volume::close`], and as [`Volume::open`] with the options that it had: the volume is
-    /// closed then, and what is not home is in its journal.
+    /// As [`Volume::close`], and as [`Volume::open`] with the former options: then the volume is
+    /// closed, and changes that are not in their home locations are in its journal.
     pub fn reopen(&self, options: &FsOptions) -> Result<(Arc<Volume>, Option<FsError>)> {
         self.close()?;
         let start = |options: &FsOptions| {
@@ -245,25 +245,27 @@ impl Volume {
         match start(options) {
             Ok(new) => Ok((new, None)),
             Err(e) => {
-                tracing::error!("the volume is opened again as it was: {e}");
+                tracing::error!(
+                    "the new options failed, so the volume is opened again with the old ones: {e}"
+                );
                 Ok((start(&self.options)?, Some(e)))
             }
         }
     }
 
-    /// Whether the volume can be opened with other options: it is held still, and opened over a
-    /// copy in memory. To be called with no operation under way.
+    /// Checks that the volume can be opened with other options: freezes it, and opens it over an
+    /// overlay in memory. To be called with no operation under way.
     ///
     /// # Errors
-    /// Nothing changed: EROFS if the volume is to be written, but was opened without write access
-    /// to the device; else as [`Fs::rehearse`], [`Fs::freeze`] and [`Fs::thaw`].
+    /// Nothing changed: EROFS if the options ask for write access, but the device was opened
+    /// without; else as [`Fs::rehearse`], [`Fs::freeze`] and [`Fs::thaw`].
     pub fn rehearse(&self, options: &FsOptions) -> Result<()> {
         if !options.read_only && self.disk.host.device().read_only() {
             return Err(FsError::Errno(rustix::io::Errno::ROFS.raw_os_error()));
         }
         let mut opts = options.clone();
         if let Some(region) = &self.region {
-            // Of a volume that is held still nothing is in the region.
+            // While the volume is frozen its region holds nothing.
             let copy = MemRegion::new(region.size());
             opts.region = RegionSource::Open(Arc::new(copy));
         }
@@ -279,7 +281,7 @@ impl Volume {
         &self.fs
     }
 
-    /// Where it was opened.
+    /// The path or address by which it was opened.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -301,7 +303,7 @@ impl Volume {
         region.map(|region| RegionInfo::of(region, has_log))
     }
 
-    /// How checkpoints bring blocks home.
+    /// The way in which checkpoints write blocks to home locations.
     pub(super) fn home(&self) -> HomeInfo {
         HomeInfo::of(
             self.journal(),
@@ -311,23 +313,23 @@ impl Volume {
         )
     }
 
-    /// What is below, as a whole.
+    /// The storage below the volume, as a whole.
     pub fn host(&self) -> &Host {
         &self.disk.host
     }
 
-    /// Whether that is an Android sparse image, which holds the volume's bytes elsewhere.
+    /// Whether the storage is an Android sparse image, which holds the volume's bytes elsewhere.
     pub fn is_sparse(&self) -> bool {
         self.disk.is_sparse()
     }
 
-    /// The part of it that the volume is, if not all.
+    /// The part of the storage that the volume is, if not the whole.
     pub fn span(&self) -> Option<Span> {
         self.disk.span
     }
 
-    /// Brings everything home and marks the volume clean. Operations that come later fail. The lock
-    /// is given up when the last reference to the volume is dropped.
+    /// Writes everything back and marks the volume clean. Later operations fail. The lock is
+    /// released when the last reference to the volume is dropped.
     ///
     /// # Errors
     /// The device or the journal failed: the volume stays marked for recovery.
@@ -336,18 +338,18 @@ impl Volume {
     }
 }
 
-/// Whether somebody has a volume open for writing.
+/// Whether the volume is open for writing.
 ///
 /// # Errors
-/// The volume cannot be looked at.
+/// The volume cannot be opened for reading.
 pub fn is_in_use(source: &Source) -> Result<bool> {
     user_of(source).map(|user| user.is_some())
 }
 
-/// The error that says who has a volume open for writing, if somebody has.
+/// The error that names the program that has a volume open for writing, if there is one.
 ///
 /// # Errors
-/// The volume cannot be looked at.
+/// The volume cannot be opened for reading.
 pub fn user_of(source: &Source) -> Result<Option<Arc<BlockError>>> {
     let how = OpenOptions {
         read_only: true,

@@ -1,4 +1,4 @@
-//! What the crash tests share: a watchdog, and numbers from the environment. The rest is
+//! Helpers of the crash tests: a watchdog, and numbers from the environment. Further ones are in
 //! `stetfs_crash`.
 
 #![allow(dead_code, reason = "each test program uses its own part")]

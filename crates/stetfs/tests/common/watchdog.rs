@@ -1,16 +1,16 @@
-//! Ends the test program when something hangs, and says what.
+//! A watchdog that ends the test program when a case hangs, and names the case.
 
 use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What is under way, since when, and how long it may take.
+/// The running cases: number, name, start, and time limit.
 static CASES: Mutex<Vec<(u64, String, Instant, Duration)>> = Mutex::new(Vec::new());
 
-/// Watches one case until dropped.
+/// Watches a case until it is dropped.
 pub struct Watched(u64);
 
-/// Begins to watch: a case that takes longer than `timeout` ends the program.
+/// Begins to watch a case: if it takes longer than `timeout` the program ends.
 pub fn watch(what: impl Into<String>, timeout: Duration) -> Watched {
     use std::sync::Once;
     use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,7 +36,7 @@ fn look() {
             .find(|(_, _, since, timeout)| since.elapsed() > *timeout)
         {
             eprintln!("HANGS, for {:?} now: {what}", since.elapsed());
-            // A thread that hangs cannot be ended from another.
+            // Another thread that hangs cannot be ended alone.
             std::process::abort();
         }
     }

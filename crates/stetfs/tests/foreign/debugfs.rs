@@ -1,4 +1,4 @@
-//! Journals that e2fsprogs' debugfs wrote.
+//! Journals written by e2fsprogs' debugfs.
 
 use std::fs;
 use std::process::Command;
@@ -8,10 +8,10 @@ use stetfs_testkit::{Image, Mkfs, cmd};
 
 use super::judge::Dirty;
 
-/// Checksum versions, as `journal_open` takes them.
+/// Checksum versions, as `journal_open` accepts them.
 pub const VERSIONS: [u8; 4] = [0, 1, 2, 3];
 
-/// A journal that debugfs writes.
+/// A kind of journal that debugfs writes.
 #[derive(Clone, Copy, Debug)]
 pub struct Maker {
     pub block: u32,
@@ -42,7 +42,7 @@ impl Maker {
         }
     }
 
-    /// Images of a tag's block in a descriptor that is full to the last tag.
+    /// Number of images in a descriptor whose tags fill the block.
     pub fn full(self) -> usize {
         let tag = match (self.version, self.wide) {
             (3, _) => 16,
@@ -55,8 +55,9 @@ impl Maker {
         (self.block as usize - 12 - 16 - tail) / tag
     }
 
-    /// Transactions over the blocks of a file: `counts` images each, random places and contents,
-    /// and revokes of what earlier ones wrote. A last one may lack its commit block.
+    /// Transactions over the blocks of a file: `counts` images each, with random places and
+    /// contents, and revokes of blocks that earlier ones wrote. The last one may lack its commit
+    /// block.
     pub fn make(self, counts: &[usize], revokes: bool, seed: u64) -> Dirty {
         let mut rng = Rng::with_seed(seed);
         let what = format!("debugfs {self:?}, {counts:?}, revokes {revokes}, seed {seed}");
@@ -78,7 +79,7 @@ impl Maker {
             .split_whitespace()
             .map(|nr| nr.parse().unwrap())
             .collect();
-        // The file is one extent or two; a block of its map would be no place for noise.
+        // The file has one extent or two; a block of its map must not be overwritten with noise.
         assert!(blocks.len() >= most, "{what}");
         let mut script = match self.version {
             0 => "journal_open\n".to_owned(),
@@ -89,7 +90,7 @@ impl Maker {
             let images = image.dir().join(format!("images{i}"));
             fs::write(&images, self.images(*count, &mut rng)).unwrap();
             let list: Vec<String> = blocks.iter().take(*count).map(u64::to_string).collect();
-            // debugfs sums revoke blocks up with the rest, which nobody else does.
+            // debugfs includes revoke blocks in its checksums; no other implementation does.
             if revokes && self.version != 1 && i > 0 {
                 let gone: Vec<String> = blocks
                     .iter()

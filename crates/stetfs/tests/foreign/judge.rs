@@ -1,4 +1,4 @@
-//! Three recoveries of one volume, and what may come of them.
+//! Three recoveries of one volume, and the verdicts on them.
 
 use std::fmt;
 use std::path::Path;
@@ -16,12 +16,12 @@ use stetfs_testkit::{
 use super::log::Log;
 use super::memory::Memory;
 
-/// A volume whose journal is to be replayed.
+/// A volume whose journal must be replayed.
 pub struct Dirty {
-    /// Where it comes from.
+    /// Its origin.
     pub what: String,
     pub volume: MemDevice,
-    /// The device of its journal, if that is another.
+    /// The device of its journal, if it is another.
     pub journal: Option<MemDevice>,
 }
 
@@ -34,7 +34,7 @@ impl Dirty {
         }
     }
 
-    /// The same, to be changed.
+    /// A copy, to be changed.
     pub fn fork(&self) -> Dirty {
         Dirty {
             what: self.what.clone(),
@@ -43,7 +43,7 @@ impl Dirty {
         }
     }
 
-    /// Files that one recovery works on.
+    /// Files for one recovery to work on.
     fn files(&self) -> Files {
         let memory = Memory::new(64);
         let save = |device: &MemDevice, name| {
@@ -65,31 +65,30 @@ struct Files {
     _memory: Memory,
 }
 
-/// What became of a volume.
+/// The outcome of a recovery.
 pub enum Outcome {
-    /// It was recovered: its tree, and what e2fsck finds wrong with it then.
+    /// It was recovered: the tree, and the faults that e2fsck finds afterwards.
     Recovered {
         tree: Tree,
         wrong: Option<String>,
-        /// Transactions and blocks that went home, and files that were found half truncated, where
-        /// that is told.
+        /// Transactions and blocks that were replayed, and files that were found half truncated, if
+        /// the implementation reports them.
         replayed: Option<Replayed>,
-        /// What was said of damage.
+        /// A complaint about damage.
         complaint: Option<String>,
     },
-    /// It was, but damage came home, or it cannot be looked at.
+    /// It was recovered, but damage was replayed, or the tree cannot be read.
     Broken(String),
-    /// It was, but what came home broke it, so it was refused then: why, and the tree that e2fsck
-    /// makes of it.
+    /// It was replayed, but the replayed blocks damaged it, and it was refused afterwards: the
+    /// reason, and the tree after e2fsck.
     Spoilt(String, Tree),
-    /// It was not, and why.
+    /// It was refused: the reason.
     Refused(String),
-    /// The kernel is not shown what would break the volume: a fault of its own could take the
-    /// machine down.
+    /// Not tried, because the volume would be damaged: a bug of the kernel could crash the machine.
     Unasked,
 }
 
-/// What a recovery says that it did.
+/// The counts that a recovery reports.
 #[derive(Clone, Copy)]
 pub struct Replayed {
     transactions: u64,
@@ -138,7 +137,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// All three.
+/// The outcomes of all three.
 pub struct Outcomes {
     pub ours: Outcome,
     pub kernel: Outcome,
@@ -146,7 +145,7 @@ pub struct Outcomes {
 }
 
 impl Outcomes {
-    /// Of what the kernel or debugfs left.
+    /// For an undamaged journal of the kernel or debugfs.
     pub fn of(dirty: &Dirty) -> Result<Outcomes, String> {
         Ok(Outcomes {
             ours: ours(dirty, true)?,
@@ -155,8 +154,7 @@ impl Outcomes {
         })
     }
 
-    /// Of a journal that something was done to. The kernel is asked about volumes that come out
-    /// sound.
+    /// For a damaged journal. The kernel is tried only with volumes that come out sound.
     fn of_damaged(dirty: &Dirty) -> Result<Outcomes, String> {
         let ours = ours(dirty, false)?;
         let kernel = match &ours {
@@ -179,7 +177,7 @@ impl fmt::Display for Outcomes {
     }
 }
 
-/// What stands in a recovered volume, as the kernel sees it.
+/// The tree of a recovered volume, as the kernel sees it.
 fn look(files: &Files) -> Result<Tree, String> {
     let said = |e| format!("{e:#}");
     let mounted = Mounter::ext4("ro,noload")
@@ -190,14 +188,14 @@ fn look(files: &Files) -> Result<Tree, String> {
     Ok(tree)
 }
 
-/// Looks at a volume that e2fsck finds fault with only if `faulty`.
+/// The outcome of a recovery; a volume in which e2fsck finds faults is read only if `faulty`.
 fn recovered(
     files: &Files,
     replayed: Option<Replayed>,
     complaint: Option<String>,
     faulty: bool,
 ) -> Outcome {
-    // Without a device for it e2fsck does not look for a journal that lies elsewhere.
+    // Without the device e2fsck does not look for an external journal.
     let wrong = match &files.journal {
         None => files.volume.e2fsck_fn().err().map(|e| format!("{e:#}")),
         Some(journal) => fsck(files, journal, "-fn").err(),
@@ -232,8 +230,8 @@ fn fsck(files: &Files, journal: &Image, how: &str) -> Result<String, String> {
     }
 }
 
-/// By the library, as `stetfs recover` does it. What `info` foretells must come true, and a refusal
-/// must change nothing.
+/// Recovers with the library, as `stetfs recover` does. The prediction of `info` must come true,
+/// and a refusal must change nothing.
 fn ours(dirty: &Dirty, faulty: bool) -> Result<Outcome, String> {
     let files = dirty.files();
     let path = files.volume.path();
@@ -290,7 +288,7 @@ fn unchanged(dirty: &Dirty, files: &Files, why: String) -> Result<Outcome, Strin
     Ok(Outcome::Refused(why))
 }
 
-/// A refusal after the replay, where no checksum could tell what it brings.
+/// A refusal after the replay, of a volume without checksums to detect damage beforehand.
 fn spoilt(dirty: &Dirty, files: &Files, why: String) -> Result<Outcome, String> {
     let found =
         stetfs::low::inspect(Arc::new(dirty.volume.fork()), None).map_err(|e| e.to_string())?;
@@ -324,7 +322,7 @@ fn kernel(dirty: &Dirty) -> Outcome {
     }
 }
 
-/// Words of e2fsck's about a journal that it does not trust.
+/// Messages of e2fsck about a journal that it does not trust.
 const COMPLAINTS: [&str; 6] = [
     "corrupt",
     "checksum error",
@@ -350,8 +348,8 @@ fn e2fsck(dirty: &Dirty) -> Outcome {
     }
 }
 
-/// The kernel cuts what it finds on the orphan list to the file's size, preallocated blocks beyond
-/// it included; e2fsck leaves those.
+/// The tree without allocated blocks: the kernel truncates files on the orphan list to their size,
+/// including preallocated blocks beyond it; e2fsck keeps those.
 fn without_blocks(tree: &Tree) -> Tree {
     let mut tree = tree.clone();
     for entry in tree.entries.values_mut() {
@@ -360,8 +358,8 @@ fn without_blocks(tree: &Tree) -> Tree {
     tree
 }
 
-/// For a sound journal: all three bring the same tree back, `least` transactions or more, and a
-/// sound volume.
+/// Checks a sound journal: all three produce the same tree, with `least` transactions or more, and
+/// a sound volume.
 pub fn alike(dirty: &Dirty, least: u64) -> Result<(), String> {
     let all = Outcomes::of(dirty)?;
     let (
@@ -398,7 +396,8 @@ pub fn alike(dirty: &Dirty, least: u64) -> Result<(), String> {
     )
 }
 
-/// The kernel dates the files that it finds half truncated; e2fsck does not.
+/// The tree without times of files: the kernel changes the times of half truncated files; e2fsck
+/// does not.
 fn without_file_times(tree: &Tree) -> Tree {
     let mut tree = tree.clone();
     for entry in tree
@@ -411,8 +410,8 @@ fn without_file_times(tree: &Tree) -> Tree {
     tree
 }
 
-/// Fast commits say what is in directories, not what directories say of themselves: each replay
-/// dates and counts that in its own way.
+/// The tree without attributes of directories: fast commits record the content of directories, and
+/// each implementation sets times and counts in its own way.
 fn without_directories(tree: &Tree) -> Tree {
     let mut tree = tree.clone();
     for entry in tree
@@ -426,8 +425,8 @@ fn without_directories(tree: &Tree) -> Tree {
     tree
 }
 
-/// For sound fast commits: the kernel's tree, and a sound volume. e2fsck 1.47.0 is not asked: it
-/// loses names, and often ends with a superblock whose checksum does not match.
+/// Checks sound fast commits: the tree is the kernel's, and the volume is sound. e2fsck 1.47.0 is
+/// not tried: it loses names, and often leaves a superblock whose checksum does not match.
 pub fn alike_fast(dirty: &Dirty) -> Result<(), String> {
     let all = Outcomes {
         ours: ours(dirty, true)?,
@@ -457,27 +456,28 @@ fn same(who: &str, a: &Tree, b: &Tree, all: &Outcomes) -> Result<(), String> {
     Err(format!("{who} differ:\n{}\n{all}", lines.join("\n")))
 }
 
-/// What was made of a damaged journal.
+/// The verdict on the recovery of a damaged journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The same tree as the others.
     Alike,
-    /// A refusal that changed nothing, as the kernel's or e2fsck's complaint.
+    /// A refusal that changed nothing, while the kernel refuses or e2fsck complains, too.
     Refused,
-    /// A refusal that changed nothing, where the others go on: what is behind the end of their log
-    /// shows that it was longer, or a check of ours is stricter. Why, without numbers.
+    /// A refusal that changed nothing, while the others go on: blocks behind the end of their log
+    /// show that it was longer, or a check of StetFS is stricter. The reason, without numbers.
     Stricter(String),
-    /// The tree that e2fsck gets with a complaint about images, where the kernel refuses: a newer
-    /// image of the same block stands behind each that is damaged, so StetFS, which brings home
-    /// the newest of each block only, needs none of them.
+    /// The same tree as e2fsck, which complains about images, while the kernel refuses. A newer
+    /// image of the same block follows each damaged one, and StetFS needs only the newest image of
+    /// each block.
     Superseded,
     /// As the kernel. e2fsck ends the log at a commit block of which only the sector with the
-    /// record was written; nobody was promised that transaction, and what follows it.
+    /// record was written; that transaction, and those that follow, were not acknowledged.
     CutCommit,
-    /// Up to the last transaction, which is torn: with async_commit nobody was promised it. The
-    /// kernel refuses to go on, and e2fsck brings home what of it is whole, and complains.
+    /// Up to the last transaction, which is torn and, with async_commit, was not acknowledged. The
+    /// kernel refuses to go on; e2fsck replays the undamaged part of it, and complains.
     TornAsync,
-    /// What comes home breaks the volume, which e2fsck then repairs: where checksums are missing.
+    /// The replayed blocks damage the volume, which e2fsck then repairs: possible without
+    /// checksums.
     Broken,
 }
 
@@ -501,20 +501,20 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// For what a power cut left: as [`damaged`], but a refusal needs another's, and with async_commit
-/// the others may refuse a last transaction that is torn, which nobody was promised.
+/// Checks the state after a power cut: as [`damaged`], but StetFS may refuse only if another does,
+/// and with async_commit the others may refuse a torn last transaction, which was not acknowledged.
 pub fn cut(dirty: &Dirty) -> Result<Verdict, String> {
     let all = Outcomes::of(dirty)?;
     match judge(dirty, &all)? {
         Some(Verdict::Stricter(_)) => Err(format!("ours alone refuses:\n{all}")),
         Some(verdict) => Ok(verdict),
-        // Nothing was damaged: what the others complain of is that transaction.
+        // Nothing was damaged: the others complain about that transaction.
         None if async_commit(dirty) => Ok(Verdict::TornAsync),
         None => Err(alone(&all)),
     }
 }
 
-/// For a journal that something was done to: the same tree as the others, or a refusal that changes
+/// Checks a damaged journal: StetFS produces the same tree as the others, or refuses and changes
 /// nothing.
 pub fn damaged(dirty: &Dirty) -> Result<Verdict, String> {
     let all = Outcomes::of_damaged(dirty)?;
@@ -524,7 +524,9 @@ pub fn damaged(dirty: &Dirty) -> Result<Verdict, String> {
     if torn_async(dirty) {
         return Ok(Verdict::TornAsync);
     }
-    // What only the kernel and we pass over can hide what it refuses, and we need not.
+    // e2fsck stops at bytes behind the record of a commit block, which the kernel and StetFS
+    // ignore. Then it may not reach an image that the kernel refuses and StetFS does not need. The
+    // check is repeated without these bytes.
     let Some(whole) = with_whole_commits(dirty) else {
         return Err(alone(&all));
     };
@@ -537,7 +539,7 @@ pub fn damaged(dirty: &Dirty) -> Result<Verdict, String> {
     judge(&whole, &again)?.ok_or_else(|| alone(&again))
 }
 
-/// The same with nothing behind the records of commit blocks; nothing where there was nothing.
+/// The journal with zeroes behind the records of commit blocks; `None` if that changes nothing.
 fn with_whole_commits(dirty: &Dirty) -> Option<Dirty> {
     let whole = dirty.fork();
     let log = Log::find(&whole)?;
@@ -557,7 +559,7 @@ fn alone(all: &Outcomes) -> String {
     format!("ours alone goes on:\n{all}")
 }
 
-/// Nothing where ours goes on, and the others refuse or complain.
+/// The verdict; `None` if StetFS goes on while the others refuse or complain.
 fn judge(dirty: &Dirty, all: &Outcomes) -> Result<Option<Verdict>, String> {
     let complains = |outcome: &Outcome| match outcome {
         Outcome::Refused(_) => true,
@@ -616,11 +618,12 @@ fn judge(dirty: &Dirty, all: &Outcomes) -> Result<Option<Verdict>, String> {
         verdict = match (same("stetfs and e2fsck", ours, tree, all), complaint) {
             (Ok(()), None) => Some(Verdict::Alike),
             (Ok(()), Some(_)) => Some(Verdict::Superseded),
-            // What breaks a volume e2fsck repairs on its way.
+            // e2fsck repairs a damaged volume during its run.
             (Err(_), _) if wrong.is_some() => verdict,
             (Err(_), None) if verdict.is_some() && cut_commit(dirty) => Some(Verdict::CutCommit),
             (Err(_), Some(_)) if async_commit(dirty) => Some(Verdict::TornAsync),
-            // Both of these: e2fsck goes less far, and complains of an image that we do not need.
+            // Both at once: e2fsck stops earlier, and complains of an image that StetFS does not
+            // need.
             (Err(_), Some(_)) if cut_commit(dirty) => Some(Verdict::CutCommit),
             (Err(why), _) => return Err(why),
         };
@@ -628,7 +631,7 @@ fn judge(dirty: &Dirty, all: &Outcomes) -> Result<Option<Verdict>, String> {
     Ok(verdict)
 }
 
-/// Whether there is a commit block with something behind its record.
+/// Whether there is a commit block with data behind its record.
 fn cut_commit(dirty: &Dirty) -> bool {
     Log::find(dirty).is_some_and(|log| {
         log.heads.iter().any(|at| {
@@ -639,8 +642,8 @@ fn cut_commit(dirty: &Dirty) -> bool {
     })
 }
 
-/// Whether the log ends, with async_commit, in a transaction that no other was committed behind:
-/// its commit block is written beside the rest of it, so it can stand in the log without that.
+/// Whether the log ends, with async_commit, in a transaction without a commit behind it: its commit
+/// block is written together with its other blocks, so it can be in the log without them.
 fn torn_async(dirty: &Dirty) -> bool {
     let Some(log) = Log::find(dirty).filter(|_| async_commit(dirty)) else {
         return false;
@@ -657,8 +660,7 @@ fn async_commit(dirty: &Dirty) -> bool {
     log.is_some_and(|log| log.sb.incompat().contains(IncompatFlags::ASYNC_COMMIT))
 }
 
-/// Whether e2fsck says of images that their checksums do not match, and nothing else of the
-/// journal.
+/// Whether e2fsck's only complaint about the journal is that checksums of images do not match.
 fn of_images(said: &str) -> bool {
     said.contains("Invalid checksum recovering data block")
         && said

@@ -17,7 +17,7 @@ use stetfs_testkit::{Image, LoopDev, LoopOptions, Mkfs, Mounter};
 use super::judge::Dirty;
 use super::memory::Memory;
 
-/// How a mount comes to its end.
+/// The end of a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// The file system stops, with or without a last commit.
@@ -33,13 +33,13 @@ pub enum End {
 const COMMITTED: End = End::Stop(Shutdown::LogFlush);
 const CUT: End = End::Stop(Shutdown::NoLogFlush);
 
-/// A kernel mount that leaves a journal to be replayed.
+/// A kind of kernel mount that leaves a journal to be replayed.
 #[derive(Clone, Debug)]
 pub struct Maker {
     pub mkfs: Mkfs,
     pub options: &'static str,
     pub end: End,
-    /// The journal is on a device of its own.
+    /// The journal is on another device.
     pub external: bool,
 }
 
@@ -58,7 +58,7 @@ fn maker(block: u32, features: &[&str], options: &'static str, end: End) -> Make
     }
 }
 
-/// Every version of checksums, size of block and number, mode of data, and end.
+/// Mounts with every version of checksums, size of block numbers and blocks, data mode, and end.
 pub fn makers() -> Vec<Maker> {
     let mut makers = vec![
         // Checksum v3.
@@ -70,7 +70,7 @@ pub fn makers() -> Vec<Maker> {
         maker(1024, &[], "data=journal", End::Copy),
         maker(1024, &[], "", End::Full),
         maker(1024, &[], "", End::Dead),
-        // None.
+        // No checksums.
         maker(1024, &["^metadata_csum"], "data=journal", COMMITTED),
         maker(2048, &["^metadata_csum", "^64bit"], "", CUT),
         maker(4096, &["^metadata_csum"], "", End::Copy),
@@ -106,7 +106,7 @@ pub fn makers() -> Vec<Maker> {
             "journal_checksum,data=journal",
             End::Dead,
         ),
-        // What else shapes a volume.
+        // Other features that change the volume.
         maker(
             1024,
             &["^extents", "^64bit", "^metadata_csum"],
@@ -125,8 +125,8 @@ pub fn makers() -> Vec<Maker> {
             ..maker(1024, features, options, COMMITTED)
         });
     }
-    // None with `^extents`: Linux 6.18 hits a BUG (fs/ext4/extents.c:3230) when it replays fast
-    // commits of files that are mapped by blocks, and the machine's sync(2) hangs from then on.
+    // No mount has fast commits with `^extents`: Linux 6.18 hits a BUG (fs/ext4/extents.c:3230)
+    // when it replays fast commits of block-mapped files, and sync(2) hangs from then on.
     makers.extend([
         maker(1024, &["fast_commit"], "", CUT),
         maker(4096, &["fast_commit"], "", CUT),
@@ -140,8 +140,8 @@ pub fn makers() -> Vec<Maker> {
 const SIZE: u64 = 24 << 20;
 
 impl Maker {
-    /// Whether the volume has fast commits. The kernel trusts what stands there too much to be
-    /// shown a damaged one.
+    /// Whether the volume has fast commits. The kernel trusts their content too much to be tried
+    /// with damaged ones.
     pub fn fast_commits(&self) -> bool {
         self.mkfs.features.iter().any(|f| f == "fast_commit")
     }
@@ -165,7 +165,8 @@ impl Maker {
             options = format!("{options},journal_path={path}");
         }
         let image = Image::make(SIZE, &mkfs).unwrap();
-        // Hardly more room than the image takes: writes to blocks that were never written fail.
+        // With little more space than the image takes, writes to blocks that were never written
+        // fail.
         let room = if self.end == End::Dead { 4 } else { 64 };
         let memory = Memory::new(room);
         let path = &memory.copy(&image);
@@ -197,7 +198,7 @@ impl Maker {
     }
 }
 
-/// A mount on a recorded device: what power cuts can leave of it.
+/// A mount on a recorded device, for the states that power cuts can leave.
 pub struct Recording {
     what: String,
     base: MemDevice,
@@ -205,7 +206,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Records a mount by one of the makers.
+    /// Records a mount of a random kind.
     pub fn new(seed: u64) -> Recording {
         let mut rng = Rng::with_seed(seed);
         let mut makers = makers();
@@ -225,14 +226,14 @@ impl Recording {
         Recording { what, base, log }
     }
 
-    /// A state that a cut can leave: behind one of the requests, any sectors of those that were not
-    /// yet durable.
+    /// A state that a cut can leave: after one of the requests, with any of the sectors that were
+    /// not yet durable.
     pub fn cut(&self, rng: &mut Rng) -> Dirty {
         let mut replay = Replay::new(&self.base, &self.log);
         let event = rng.usize(self.log.len() / 10..=self.log.len());
         replay.advance_to(event);
         let odds = rng.u8(0..5);
-        // A request of 512 bytes or of a block arrives whole more often than not.
+        // A request of 512 bytes or of a block more often arrives whole.
         let whole = rng.bool();
         let mut fates = HashMap::new();
         let volume = replay.crash(|sector| {
@@ -250,7 +251,7 @@ impl Recording {
     }
 }
 
-/// Everything that a journal can hold; once round the ring where that is small.
+/// Fills the journal with everything that it can hold; a small ring wraps once.
 fn work(root: &Path, seed: u64, maker: &Maker) -> Result<(), String> {
     let said = |e| format!("{e:#}");
     let dir = root.join("work");
@@ -276,7 +277,7 @@ fn work(root: &Path, seed: u64, maker: &Maker) -> Result<(), String> {
     Ok(())
 }
 
-/// Directory blocks that are freed and used for data.
+/// Directory blocks that are freed and reused for data.
 fn revokes(root: &Path) -> std::io::Result<()> {
     let dir = root.join("short-lived");
     fs::create_dir(&dir)?;
@@ -290,7 +291,7 @@ fn revokes(root: &Path) -> std::io::Result<()> {
     file.sync_all()
 }
 
-/// Blocks that look like the journal's.
+/// Blocks that look like blocks of the journal.
 fn escapes(root: &Path) -> std::io::Result<()> {
     let file = File::create(root.join("escaped"))?;
     for i in 0..60u32 {
@@ -301,7 +302,7 @@ fn escapes(root: &Path) -> std::io::Result<()> {
     file.sync_all()
 }
 
-/// A file that is unlinked but open, if there is room for one.
+/// An unlinked open file, if there is space for one.
 fn orphan(root: &Path) -> Option<File> {
     let path = root.join("orphan");
     let mut file = File::create(&path).ok()?;
@@ -311,7 +312,7 @@ fn orphan(root: &Path) -> Option<File> {
     Some(file)
 }
 
-/// Writes and syncs until nothing more is taken.
+/// Writes and syncs until the file system accepts no more.
 fn fill(root: &Path) {
     for i in 0..2000 {
         let Ok(mut file) = File::create(root.join(format!("fill{i}"))) else {

@@ -1,4 +1,4 @@
-//! The blocks of a journal, to be changed.
+//! Access to the blocks of a journal, to change them.
 
 use std::sync::Arc;
 
@@ -10,22 +10,22 @@ use zerocopy::IntoBytes;
 
 use super::judge::Dirty;
 
-/// A journal in a volume.
+/// A journal inside a volume.
 pub struct Log {
-    /// Its blocks on the volume.
+    /// The block numbers of the journal on the volume.
     blocks: Vec<u64>,
     size: usize,
     pub sb: JournalSuperblock,
-    /// Log blocks that records are in, oldest first: headers, and what is behind them.
+    /// Log blocks with records, oldest first: headers, and the blocks that follow them.
     pub live: Vec<usize>,
-    /// Those of them that begin with a header.
+    /// The log blocks in `live` that begin with a header.
     pub heads: Vec<usize>,
-    /// The transaction that is not replayed any more, were it there.
+    /// The number of the first transaction that is not replayed.
     pub end: u32,
 }
 
 impl Log {
-    /// Finds it; `None` if it does not lie on the volume, or its map takes blocks.
+    /// Finds the journal; `None` if it is not on the volume, or its map has blocks of its own.
     pub fn find(dirty: &Dirty) -> Option<Log> {
         if dirty.journal.is_some() {
             return None;
@@ -57,7 +57,7 @@ impl Log {
             Ok(())
         })
         .unwrap();
-        // The last one says that the log ends there.
+        // The last header marks the end of the log.
         let end = heads.pop()?;
         let mut log = Log {
             blocks,
@@ -75,12 +75,12 @@ impl Log {
         (!log.live.is_empty()).then_some(log)
     }
 
-    /// The blocks between which the ring is.
+    /// The range of log blocks that form the ring.
     pub fn ring(&self) -> std::ops::Range<usize> {
         self.sb.s_first.get() as usize..self.sb.ring_end() as usize
     }
 
-    /// The log block so many further in the ring.
+    /// The log block `by` blocks further in the ring.
     pub fn moved(&self, at: usize, by: usize) -> usize {
         let ring = self.ring();
         ring.start + (at - ring.start + by) % ring.len()
@@ -110,8 +110,8 @@ impl Log {
         self.write(volume, 0, &bytes);
     }
 
-    /// Moves everything in the ring, so that it wraps elsewhere, mostly in what is live; gives by
-    /// how many blocks.
+    /// Moves everything in the ring, so that it wraps elsewhere, mostly within `live`; returns the
+    /// distance in blocks.
     pub fn rotate(&mut self, dirty: &Dirty, rng: &mut Rng) -> usize {
         let ring = self.ring();
         let start = self.sb.s_start.get() as usize;

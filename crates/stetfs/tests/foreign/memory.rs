@@ -1,4 +1,4 @@
-//! File systems in memory, for images: nothing waits for a disk.
+//! File systems in memory, for images, so that tests do not wait for a disk.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use stetfs_testkit::{Image, Scratch, cmd, mount};
 
-/// One of them; taken down when dropped.
+/// A file system in memory; taken down when dropped.
 pub struct Memory {
     dir: PathBuf,
     _scratch: Scratch,
 }
 
 impl Memory {
-    /// With room for `mib` MiB.
+    /// With space for `mib` MiB.
     pub fn new(mib: u32) -> Memory {
         let scratch = Scratch::new("memory").unwrap();
         let dir = scratch.path().join("fs");
@@ -28,12 +28,12 @@ impl Memory {
         }
     }
 
-    /// Where it is mounted.
+    /// The directory where it is mounted.
     pub fn path(&self) -> &Path {
         &self.dir
     }
 
-    /// A sparse copy in it.
+    /// Copies an image into it, sparsely.
     pub fn copy(&self, image: &Image) -> PathBuf {
         let to = self.dir.join("image");
         let mut copy = Command::new("cp");

@@ -1,4 +1,4 @@
-//! What can happen to a journal.
+//! Damage to journals.
 
 use fastrand::Rng;
 use stetfs_ondisk::jbd2::block::{read_header, update_tail};
@@ -7,7 +7,7 @@ use stetfs_ondisk::jbd2::{BlockType, descriptor};
 use super::judge::Dirty;
 use super::log::Log;
 
-/// Does something to the log; says what.
+/// Damages the log; returns a description.
 pub fn mutate(log: &mut Log, dirty: &Dirty, rng: &mut Rng) -> String {
     let volume = &dirty.volume;
     let any = *rng.choice(&log.live).unwrap();
@@ -85,7 +85,7 @@ pub fn mutate(log: &mut Log, dirty: &Dirty, rng: &mut Rng) -> String {
     done
 }
 
-/// Changes a record, and its checksum with it.
+/// Changes a record, and updates its checksum.
 fn sealed(log: &Log, dirty: &Dirty, rng: &mut Rng, at: usize, block: &mut Vec<u8>) -> String {
     *block = log.read(&dirty.volume, at);
     let config = log.config();

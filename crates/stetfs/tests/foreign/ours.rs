@@ -1,4 +1,4 @@
-//! Journals that StetFS wrote into logs that others made, with the checksums those have.
+//! Journals that StetFS wrote into logs of other implementations, with their checksums.
 
 use std::sync::Arc;
 
@@ -12,16 +12,16 @@ use zerocopy::IntoBytes;
 
 use super::judge::Dirty;
 
-/// A log as others leave it, and a mount of ours.
+/// A log as another implementation leaves it, and a StetFS mount.
 #[derive(Debug)]
 pub struct Maker {
     block: u32,
     features: &'static str,
-    /// Version of checksums that the log has before.
+    /// Checksum version of the log before the mount.
     version: u8,
     preset: Preset,
     async_commit: bool,
-    /// Features of the log that is written.
+    /// Features of the log after the mount.
     written: &'static str,
 }
 
@@ -46,7 +46,7 @@ const ASYNC: (Preset, bool) = (preset::DATA, true);
 const NO_SUMS: &str = "^metadata_csum";
 const NARROW: &str = "^metadata_csum,^64bit";
 
-/// Checksums stay; version 2 becomes 3; a commit that may come before its transaction has some.
+/// Checksums stay; version 2 becomes 3; a log with async_commit gets checksums.
 pub const MAKERS: [Maker; 9] = [
     maker((1024, NO_SUMS, 0), DATA, "revoke 64bit"),
     maker((1024, NO_SUMS, 1), ORDERED, "checksum revoke 64bit"),
@@ -64,7 +64,7 @@ pub const MAKERS: [Maker; 9] = [
 ];
 
 impl Maker {
-    /// Works on the volume, and takes it as it is then.
+    /// Works on the volume, and returns its state at that moment.
     pub fn make(&self, seed: u64) -> Dirty {
         let what = format!("stetfs {self:?}, seed {seed}");
         let mkfs = Mkfs::blocks(self.block).feature(self.features);
@@ -99,8 +99,7 @@ impl Maker {
         }
     }
 
-    /// Gives the empty log its version. (debugfs has its own mind about which goes with which
-    /// volume.)
+    /// Gives the empty log its version. (debugfs restricts which version goes with which volume.)
     fn prepare(&self, image: &Image, device: &MemDevice) {
         let first: u64 = image.debugfs("bmap <8> 0").unwrap().trim().parse().unwrap();
         let at = first * u64::from(self.block);

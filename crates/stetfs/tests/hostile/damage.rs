@@ -5,15 +5,15 @@ use stetfs_ondisk::ext4::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superb
 
 use stetfs_fuzzing::images::Image;
 
-/// Damages a device in up to four places. Checksums of the superblock are put right again half of
-/// the time.
+/// Damages a device in up to four places. In half of the cases it updates the checksum of the
+/// superblock.
 pub(crate) fn damage(device: &MemDevice, image: &Image, rng: &mut fastrand::Rng) {
     for _ in 0..1 + rng.u32(0..4) {
         let kind = rng.choice(&image.targets).unwrap();
         let nr = *rng.choice(kind).unwrap();
         let mut block = vec![0; image.block as usize];
         device.read(nr * image.block, &mut block).unwrap();
-        // The superblock lies inside a large block; the rest of that is nothing.
+        // The superblock is inside a large block; the rest of the block is unused.
         let from = if nr == 0 && image.block > SUPERBLOCK_OFFSET {
             SUPERBLOCK_OFFSET as usize
         } else {
@@ -36,7 +36,7 @@ pub(crate) fn damage(device: &MemDevice, image: &Image, rng: &mut fastrand::Rng)
 
 fn change(bytes: &mut [u8], image: &Image, device: &MemDevice, rng: &mut fastrand::Rng) {
     let len = bytes.len();
-    // Most structures begin where a block does, and are short.
+    // Most structures begin at the start of a block, and are short.
     let near = match rng.u8(0..3) {
         0 => 64,
         1 => 512.min(len),
@@ -85,7 +85,7 @@ fn change(bytes: &mut [u8], image: &Image, device: &MemDevice, rng: &mut fastran
             bytes[from..till].fill(*rng.choice(&[0, 0xff]).unwrap());
         }
         _ => {
-            // The content of another block of metadata.
+            // The content of another metadata block.
             let other = *rng
                 .choice(rng.clone().choice(&image.targets).unwrap())
                 .unwrap();

@@ -1,4 +1,4 @@
-//! Counts memory in use, so that a damaged length that becomes an allocation is noticed.
+//! A counting allocator, to notice damaged lengths that become allocations.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,8 +14,8 @@ fn more(bytes: usize) {
     PEAK.fetch_max(now, Ordering::Relaxed);
 }
 
-// SAFETY: every call is passed on to `System` as it came, and what that returns is passed back; the
-// counters around it allocate nothing.
+// SAFETY: every call is passed on to `System` unchanged, and so is its result; the counters
+// allocate nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         more(layout.size());
@@ -42,7 +42,7 @@ pub(crate) fn peak() -> usize {
     PEAK.load(Ordering::Relaxed)
 }
 
-/// Begins to look for the peak anew.
+/// Restarts the search for the peak.
 pub(crate) fn reset() {
     PEAK.store(NOW.load(Ordering::Relaxed), Ordering::Relaxed);
 }

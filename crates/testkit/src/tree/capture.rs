@@ -1,4 +1,4 @@
-//! Taking a snapshot.
+//! Taking snapshots.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CString, OsStr};
@@ -14,10 +14,10 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 use super::{CaptureOptions, Entry, Kind, Time, Tree};
 
-/// Values up to this length are kept as they are; longer ones by length and hash.
+/// Longest attribute value that is kept as it is; of a longer one length and hash are kept.
 const SHORT_VALUE: usize = 64;
 
-/// Any bytes as a readable string, reversibly: what is not printable ASCII, and the backslash,
+/// A reversible, readable form of any bytes: those that are not printable ASCII, and the backslash,
 /// become `\xNN`.
 pub fn escape(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
@@ -31,7 +31,7 @@ pub fn escape(bytes: &[u8]) -> String {
     out
 }
 
-/// How a snapshot keeps the value of an extended attribute.
+/// The form in which a snapshot keeps the value of an extended attribute.
 pub fn xattr_value(bytes: &[u8]) -> String {
     if bytes.len() <= SHORT_VALUE {
         escape(bytes)
@@ -41,8 +41,8 @@ pub fn xattr_value(bytes: &[u8]) -> String {
 }
 
 impl Tree {
-    /// Records everything below `root`, and `root` itself as `""`. Other file systems mounted below
-    /// are not entered.
+    /// Takes a snapshot of `root` (as `""`) and everything below it. File systems mounted below are
+    /// not entered.
     pub fn capture(root: &Path, options: &CaptureOptions) -> Result<Self> {
         let meta =
             fs::symlink_metadata(root).with_context(|| format!("stat {}", root.display()))?;
@@ -92,7 +92,7 @@ struct Walk<'o> {
     device: u64,
     buffer: Vec<u8>,
     entries: BTreeMap<String, Entry>,
-    /// Paths by inode, of everything that is not a directory and has several links.
+    /// The paths of each inode that has several links and is no directory.
     links: HashMap<u64, Vec<String>>,
 }
 
@@ -218,14 +218,14 @@ impl Walk<'_> {
     }
 }
 
-/// Files up to this size are read from end to end; of larger ones, which are mostly holes here,
-/// only what SEEK_DATA finds.
+/// Largest file that is read completely; of a larger one, which is mostly holes in tests, only the
+/// ranges that SEEK_DATA finds are read.
 const READ_WHOLE: u64 = 64 << 20;
 /// Unit of the content hash in bytes.
 const CHUNK: usize = 1 << 20;
 
-/// Hash of a file's content: of its size and of every chunk that is not all zeroes, with its
-/// offset. So holes and written zeroes count the same, as they read the same.
+/// A hash of a file's content: of its size and of each chunk that is not all zeroes, with its
+/// offset. Holes and written zeroes count the same, because they read the same.
 #[derive(Default)]
 struct ContentHash(Xxh3);
 
@@ -248,7 +248,7 @@ impl ContentHash {
     }
 }
 
-/// The hash that a snapshot has for a file with this content.
+/// The hash that a snapshot holds for this content.
 pub fn content_hash(content: &[u8]) -> String {
     let mut hash = ContentHash::default();
     for (i, chunk) in content.chunks(CHUNK).enumerate() {
@@ -288,7 +288,7 @@ fn kind(meta: &Metadata) -> Kind {
     }
 }
 
-/// Opens for reading without changing the access time where the caller may ask for that.
+/// Opens a file for reading, without changing the access time if the caller may ask for that.
 fn open(path: &Path) -> Result<File> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let fd = match rustix::fs::open(path, flags | OFlags::NOATIME, Mode::empty()) {
@@ -313,7 +313,7 @@ fn xattrs(path: &Path) -> Result<BTreeMap<String, String>> {
     Ok(found)
 }
 
-/// Calls `read` with a buffer that is large enough for any attribute list or value (64 KiB).
+/// Calls `read` with a buffer of 64 KiB, which is large enough for any attribute list or value.
 fn sized(read: impl Fn(&mut [u8]) -> rustix::io::Result<usize>) -> rustix::io::Result<Vec<u8>> {
     let mut buffer = vec![0u8; 64 << 10];
     let n = read(&mut buffer)?;

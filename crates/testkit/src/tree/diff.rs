@@ -1,14 +1,14 @@
-//! Differences of two snapshots, as sentences.
+//! The differences of two snapshots, as sentences.
 
 use std::fmt::Debug;
 
 use super::entry::{Entry, Tree};
 
-/// Differences of one field beyond this many are counted, not listed.
+/// Most differences of one field that are listed; further ones are only counted.
 const LISTED: usize = 200;
 
-/// What differs, one line each (path first); empty if the snapshots are equal. Fields that one
-/// snapshot did not record are not compared.
+/// The differences, one per line, each beginning with its path; empty if the snapshots are equal.
+/// Fields that only one snapshot holds are not compared.
 pub fn diff(a: &Tree, b: &Tree) -> Vec<String> {
     let mut lines = Vec::new();
     for (path, entry) in &a.entries {

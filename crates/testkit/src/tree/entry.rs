@@ -1,4 +1,4 @@
-//! What a snapshot says.
+//! The content of a snapshot: the tree and its entries.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,7 +29,7 @@ impl fmt::Display for Time {
     }
 }
 
-/// One entry. Optional fields are `None` where they were not asked for or do not apply.
+/// One entry. Optional fields are `None` if they were not asked for or do not apply.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     /// Type.
@@ -58,7 +58,7 @@ pub struct Entry {
     pub content: Option<String>,
     /// Extended attributes: name to value (escaped when short, else length and hash).
     pub xattrs: BTreeMap<String, String>,
-    /// The first path (in order) of the same inode, for files with several links.
+    /// The first path (in order) of the same inode, for a file with several links.
     pub link_of: Option<String>,
     /// Runs of data in a sparse file: offset, length in bytes.
     pub data: Option<Vec<(u64, u64)>>,
@@ -70,8 +70,8 @@ pub struct Entry {
     pub flags: Option<u32>,
 }
 
-/// A snapshot: path below the captured directory (`""` is itself; escaped so that any bytes fit) to
-/// entry.
+/// A snapshot: maps each path below the captured directory to its entry. The directory itself is
+/// `""`; paths are escaped.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tree {
     /// All entries by path.

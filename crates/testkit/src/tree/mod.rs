@@ -1,7 +1,7 @@
 //! Snapshots of directory trees as a user sees them, and their differences.
 //!
 //! A [`Tree`] holds everything that POSIX calls show of every entry below a directory. Two
-//! snapshots of the same file system, read through different implementations, must be equal.
+//! snapshots of one file system, read by different implementations, must be equal.
 
 mod capture;
 mod diff;
@@ -11,7 +11,7 @@ pub use capture::{content_hash, escape, xattr_value};
 pub use diff::diff;
 pub use entry::{Entry, Kind, Time, Tree};
 
-/// What a snapshot records beyond the basics (type, mode, owner, links, size, mtime).
+/// The fields of a snapshot beside the basic ones (type, mode, owner, links, size, mtime).
 #[derive(Clone, Debug)]
 pub struct CaptureOptions {
     /// Hash the content of regular files.
@@ -24,7 +24,7 @@ pub struct CaptureOptions {
     pub ctime: bool,
     /// Times of last modification.
     pub mtime: bool,
-    /// Where files have data and where holes, as SEEK_DATA and SEEK_HOLE tell.
+    /// The data and the holes of files, by SEEK_DATA and SEEK_HOLE.
     pub sparse: bool,
     /// Blocks allocated (`st_blocks`).
     pub blocks: bool,
@@ -34,13 +34,13 @@ pub struct CaptureOptions {
     pub flags: bool,
     /// Sizes of directories.
     pub dir_sizes: bool,
-    /// Paths (relative, escaped as in the snapshot) that are left out with all below them.
+    /// Paths (relative, escaped as in the snapshot) that are left out with everything below them.
     pub exclude: Vec<String>,
 }
 
 impl Default for CaptureOptions {
-    /// What has to be equal when one tree was copied to another file system: content, attributes
-    /// and mtimes, but not what a file system chooses itself.
+    /// The fields that must be equal after a copy to another file system: content, attributes and
+    /// mtimes, but not those that a file system chooses itself.
     fn default() -> Self {
         Self {
             content: true,
@@ -59,7 +59,7 @@ impl Default for CaptureOptions {
 }
 
 impl CaptureOptions {
-    /// What has to be equal when one image is read by two implementations: all but access times.
+    /// The fields that must be equal if two implementations read one image: all but access times.
     pub fn same_image() -> Self {
         Self {
             content: true,

@@ -1,4 +1,4 @@
-//! Attributes: extended attributes, ACLs, times, inode flags.
+//! Sections with attributes: extended attributes, ACLs, times, inode flags.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
@@ -31,7 +31,7 @@ pub(super) fn xattrs(site: &Site<'_>) -> Result<()> {
     set(&f, "user.short", b"value")?;
     set(&f, "user.empty", b"")?;
 
-    // What the xattr block can hold beside its header and the entry.
+    // The space of the attribute block beside its header and the entry.
     let large = usize::try_from(site.block)?.min(4096) - 256;
     let f = file("in-block")?;
     set(&f, "user.large", &site.bytes.get(1, large))?;
@@ -56,7 +56,7 @@ pub(super) fn xattrs(site: &Site<'_>) -> Result<()> {
     }
     set(&f, "user.k1", b"replaced by a longer value than it had")?;
 
-    // Files with equal attribute blocks share one.
+    // Files with equal attribute blocks share one block.
     for i in 0..5 {
         let f = file(&format!("shared-{i}"))?;
         set(&f, "user.same", &site.bytes.get(3, large / 2))?;
@@ -77,7 +77,7 @@ const MASK: u16 = 0x10;
 const OTHER: u16 = 0x20;
 const NO_ID: u32 = u32::MAX;
 
-/// The kernel's xattr form of an ACL: version 2, then tag, permissions and id of each entry.
+/// The xattr form of an ACL in the kernel: version 2, then tag, permissions and id of each entry.
 fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
     let mut out = 2u32.to_le_bytes().to_vec();
     for (tag, perm, id) in entries {
@@ -102,7 +102,7 @@ pub(super) fn acls(site: &Site<'_>) -> Result<()> {
     fs::write(&file, "x")?;
     set(&file, "system.posix_acl_access", &access)?;
 
-    // An ACL that says no more than the mode becomes the mode.
+    // An ACL that is equivalent to the mode becomes the mode.
     let plain = site.path("same-as-mode");
     fs::write(&plain, "x")?;
     set(
@@ -122,7 +122,7 @@ pub(super) fn acls(site: &Site<'_>) -> Result<()> {
     fs::create_dir(dir.join("inherits-too"))?;
     fs::write(dir.join("inherits-too/further"), "x")?;
 
-    // chmod changes the mask.
+    // chmod changes the mask of the ACL.
     let masked = site.path("chmod-after");
     fs::write(&masked, "x")?;
     set(&masked, "system.posix_acl_access", &access)?;
@@ -131,8 +131,8 @@ pub(super) fn acls(site: &Site<'_>) -> Result<()> {
 }
 
 pub(super) fn times(site: &Site<'_>) -> Result<()> {
-    // What 34 bits of seconds hold (1901 to 2446); an inode without the extra bits ends in 2038,
-    // and the kernel clamps.
+    // 34 bits of seconds cover 1901 to 2446. An inode without the extra bits ends in 2038, and the
+    // kernel clamps its times.
     let seconds: [(&str, i64); 9] = [
         ("epoch", 0),
         ("before-1970", -1),
@@ -155,7 +155,7 @@ pub(super) fn times(site: &Site<'_>) -> Result<()> {
             1 => fs::create_dir(&path)?,
             _ => symlink(name, &path)?,
         }
-        // At its first and last second the kernel drops the nanoseconds.
+        // At the first and the last second the kernel drops the nanoseconds.
         let limit = matches!(name, "1901" | "2446");
         let nsec = if limit {
             0
@@ -169,7 +169,7 @@ pub(super) fn times(site: &Site<'_>) -> Result<()> {
         utimensat(CWD, &path, &times, AtFlags::SYMLINK_NOFOLLOW)
             .with_context(|| format!("times of {name}"))?;
     }
-    // Owners of 16 and 32 bits, and the mode bits beyond 0777.
+    // Owners of 16 and 32 bits, and mode bits beyond 0777.
     for (name, uid, gid, mode) in [
         ("owner-16", 65_535, 1, 0o4755),
         ("owner-32", 1 << 30, 70_000, 0o2711),
@@ -198,7 +198,7 @@ pub(super) fn flags(site: &Site<'_>) -> Result<()> {
         let old = rustix::fs::ioctl_getflags(&file).context("FS_IOC_GETFLAGS")?;
         ioctl_setflags(&file, old | flags).with_context(|| format!("FS_IOC_SETFLAGS {name}"))?;
     }
-    // The flags must be enforced, not only kept.
+    // The flags must be enforced, not only stored.
     anyhow::ensure!(
         fs::write(site.path("immutable"), "x").is_err(),
         "an immutable file was written to"

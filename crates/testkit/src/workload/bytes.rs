@@ -1,7 +1,7 @@
 //! Deterministic content.
 
-/// A source of reproducible bytes: what it gives depends only on the seed and the arguments, so
-/// content never has to be stored to be checked.
+/// A source of reproducible bytes: they depend only on the seed and the arguments, so content need
+/// not be stored to be checked.
 #[derive(Clone, Copy, Debug)]
 pub struct Bytes {
     seed: u64,
@@ -13,8 +13,8 @@ impl Bytes {
         Self { seed }
     }
 
-    /// `length` bytes; different for each `key`. About one in four runs of 64 bytes is a
-    /// repetition, so that compression has something to find.
+    /// `length` bytes, different for each `key`. About one in four runs of 64 bytes is a
+    /// repetition, so that compression has an effect.
     pub fn get(&self, key: u64, length: usize) -> Vec<u8> {
         let mut rng = fastrand::Rng::with_seed(self.seed ^ key.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         let mut out = vec![0u8; length];
@@ -28,7 +28,7 @@ impl Bytes {
         out
     }
 
-    /// A seed for a part of the work with this name.
+    /// A seed for the part of the workload with this name.
     pub fn seed_for(&self, name: &str) -> u64 {
         xxhash_rust::xxh3::xxh3_64_with_seed(name.as_bytes(), self.seed)
     }

@@ -1,4 +1,4 @@
-//! Regular files: sizes, holes, fragments, preallocation, truncation.
+//! Sections with regular files: sizes, holes, fragments, preallocation, truncation.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -10,8 +10,7 @@ use super::site::Site;
 
 pub(super) fn sizes(site: &Site<'_>) -> Result<()> {
     let b = usize::try_from(site.block)?;
-    // 12 blocks are what block-mapped inodes hold directly; 60 bytes is the limit of inline data in
-    // the inode.
+    // A block-mapped inode maps 12 blocks directly; inline data in the inode is at most 60 bytes.
     let mut sizes = vec![
         0,
         1,
@@ -47,8 +46,8 @@ pub(super) fn sizes(site: &Site<'_>) -> Result<()> {
 
 pub(super) fn sparse(site: &Site<'_>) -> Result<()> {
     let block = site.block;
-    // Block-mapped files (no extents) end at 2^32 blocks too, but with fewer levels: 16 GiB at 1
-    // KiB blocks.
+    // Block-mapped files also end at 2^32 blocks, but with fewer levels: at 16 GiB with blocks of 1
+    // KiB.
     let cases: [(&str, &[u64], u64); 6] = [
         ("only-a-hole", &[], 1 << 20),
         ("hole-first", &[1 << 20], (1 << 20) + 100),
@@ -73,7 +72,7 @@ pub(super) fn sparse(site: &Site<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Four files that grow in turns with a sync between, so that delayed allocation cannot make them
+/// Four files that grow in turns with syncs in between, so that delayed allocation cannot make them
 /// contiguous.
 pub(super) fn fragmented(site: &Site<'_>) -> Result<()> {
     let files = (0..4)
@@ -91,7 +90,8 @@ pub(super) fn fragmented(site: &Site<'_>) -> Result<()> {
     Ok(())
 }
 
-/// One file with every second block written, forwards; one with the blocks in a scattered order.
+/// One file with every second block written in ascending order, and one with blocks written in
+/// scattered order.
 pub(super) fn deep_extents(site: &Site<'_>) -> Result<()> {
     let block = usize::try_from(site.block)?;
     let extents = u64::from(site.plan.extents);
@@ -179,7 +179,7 @@ pub(super) fn truncates(site: &Site<'_>) -> Result<()> {
         let file = File::create_new(site.path(name))?;
         file.write_all_at(&site.bytes.get(key as u64, length), 0)?;
         for step in steps {
-            // Once on blocks that have a home already, once on delayed ones.
+            // Half of the files have allocated blocks, the other half delayed ones.
             if key % 2 == 0 {
                 file.sync_all()?;
             }

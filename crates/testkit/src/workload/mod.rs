@@ -1,7 +1,7 @@
 //! Deterministic workloads through plain POSIX calls, on any mounted directory.
 //!
-//! [`Plan::populate`] builds a tree that has one of everything ext4 can hold; [`mutate`] changes a
-//! tree at random against an expectation kept in memory. The same seed gives the same tree.
+//! [`Plan::populate`] builds a tree that has one of everything ext4 can hold. [`mutate`] changes a
+//! tree at random, and checks it against a model in memory. The same seed gives the same tree.
 
 mod attrs;
 mod bytes;
@@ -77,7 +77,7 @@ mod tests {
 
     use super::Plan;
 
-    /// Builds the same tree on two images; all that was asked for must be equal.
+    /// Builds the same tree on two images; all captured fields must be equal.
     #[test]
     fn the_same_seed_gives_the_same_tree() {
         let capture = || {

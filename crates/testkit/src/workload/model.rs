@@ -1,4 +1,4 @@
-//! The expectation: what a tree must look like after a list of operations.
+//! The model: the expected tree after a list of operations.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,17 +20,18 @@ struct Node {
     uid: u32,
     gid: u32,
     xattrs: BTreeMap<String, Vec<u8>>,
-    /// Set explicitly and not changed since by anything that takes the clock's time.
+    /// The mtime if it was set explicitly and no later operation used the clock's time.
     mtime: Option<Time>,
 }
 
-/// A file system in memory: names, inodes, content. Applies the same operations as a real one.
+/// A file system in memory, with names, inodes and content; it applies the same operations as a
+/// real one.
 #[derive(Clone, Debug)]
 pub struct Model {
     bytes: Bytes,
     nodes: BTreeMap<u64, Node>,
-    /// Path below the root (`""` is the root) to node. Sorted, so that what lies below a directory
-    /// is a range.
+    /// The node of each path below the root (`""` is the root). The order makes everything below a
+    /// directory a range.
     names: BTreeMap<String, u64>,
     next: u64,
 }
@@ -40,7 +41,7 @@ fn parent(path: &str) -> &str {
 }
 
 impl Model {
-    /// An empty root directory; `bytes` is where operations take their content from.
+    /// An empty root directory; operations take their content from `bytes`.
     pub fn new(bytes: Bytes) -> Self {
         let root = Node {
             content: Content::Directory,
@@ -85,24 +86,24 @@ impl Model {
             .collect()
     }
 
-    /// True if something has this path.
+    /// Whether a file has this path.
     pub fn exists(&self, path: &str) -> bool {
         self.names.contains_key(path)
     }
 
-    /// True if the path is a directory.
+    /// Whether the path is a directory.
     pub fn is_directory(&self, path: &str) -> bool {
         self.node(path)
             .is_some_and(|n| matches!(n.content, Content::Directory))
     }
 
-    /// True if the path is a symlink.
+    /// Whether the path is a symlink.
     pub fn is_symlink(&self, path: &str) -> bool {
         self.node(path)
             .is_some_and(|n| matches!(n.content, Content::Symlink(_)))
     }
 
-    /// True if both paths name one inode.
+    /// Whether both paths name one inode.
     pub fn same_inode(&self, a: &str, b: &str) -> bool {
         self.names
             .get(a)
@@ -150,7 +151,7 @@ impl Model {
         }
     }
 
-    /// The directory that holds `path` gets the clock's time.
+    /// The directory that holds `path` gets the clock's time as its mtime.
     fn entry_changed(&mut self, path: &str) {
         self.change(parent(path), |n| n.mtime = None);
     }
@@ -179,7 +180,7 @@ impl Model {
         self.entry_changed(path);
     }
 
-    /// Takes a name and all below it out; their nodes stay.
+    /// Removes a name and everything below it; the nodes stay.
     fn take(&mut self, path: &str) -> Vec<(String, u64)> {
         let mut moved = self.below(path);
         moved.push(path.to_owned());
@@ -201,8 +202,8 @@ impl Model {
         });
     }
 
-    /// Does to the model what [`Op::apply`] does to a directory. The operation must be one that
-    /// succeeds.
+    /// Applies an operation to the model, as [`Op::apply`] does to a directory. The operation must
+    /// be one that succeeds.
     pub fn apply(&mut self, op: &Op) {
         let bytes = self.bytes;
         match op {
@@ -290,8 +291,8 @@ impl Model {
         });
     }
 
-    /// Every path whose state `op` may change: itself, what lies below it, other names of the same
-    /// inode, and the directory that holds it. To be asked before the operation is applied.
+    /// Every path whose state `op` may change: its own, those below it, other names of the same
+    /// inode, and the directory that holds it. Call it before the operation is applied.
     pub fn touched(&self, op: &Op) -> BTreeSet<String> {
         let mut out = BTreeSet::new();
         for path in op.paths() {
@@ -307,8 +308,8 @@ impl Model {
                 );
             }
         }
-        // A name that goes changes the links of its other names; a directory below moves with all
-        // its names.
+        // Removing a name changes the link count of the inode's other names; a directory below
+        // moves with all its names.
         let ids: BTreeSet<u64> = out
             .iter()
             .filter_map(|p| self.names.get(p).copied())
@@ -322,7 +323,8 @@ impl Model {
         out
     }
 
-    /// What [`Tree::capture`] with its default options must see (times only where they are known).
+    /// The tree that [`Tree::capture`] must see with its default options (with times only where
+    /// they are known).
     pub fn tree(&self) -> Tree {
         let mut names_of: BTreeMap<u64, Vec<&String>> = BTreeMap::new();
         for (path, id) in &self.names {

@@ -1,4 +1,4 @@
-//! Random changes, reproducible from a seed.
+//! Random changes of a tree, reproducible by their seed.
 
 mod attributes;
 mod content;
@@ -14,11 +14,11 @@ pub use super::op::Op;
 use super::{Bytes, Model, fsync_all};
 use crate::tree::{CaptureOptions, Tree, diff};
 
-/// The tree stays near this many entries.
+/// Number of entries that the tree stays near.
 const ENTRIES: usize = 250;
 
-/// A random workload on one directory: makes operations that must succeed, does them, and knows
-/// what must come out.
+/// A random workload on one directory: generates operations that must succeed, runs them, and knows
+/// the expected tree.
 #[derive(Clone, Debug)]
 pub struct Mutator {
     bytes: Bytes,
@@ -28,7 +28,7 @@ pub struct Mutator {
     /// Paths changed since the last mark.
     touched: BTreeSet<String>,
     marked: Option<Model>,
-    /// Files may have unwritten blocks.
+    /// Whether files may have unwritten blocks.
     preallocates: bool,
 }
 
@@ -47,19 +47,21 @@ impl Mutator {
         }
     }
 
-    /// Without calls that need unwritten blocks, which block-mapped files do not have.
+    /// The same workload without calls that need unwritten blocks, which block-mapped files do not
+    /// have.
     #[must_use]
     pub fn without_preallocation(mut self) -> Self {
         self.preallocates = false;
         self
     }
 
-    /// What must be there now.
+    /// The expected tree.
     pub fn model(&self) -> &Model {
         &self.model
     }
 
-    /// Makes and does `count` operations below `root`; an error names the operation that failed.
+    /// Generates and runs `count` operations below `root`; an error names the operation that
+    /// failed.
     pub fn run(&mut self, root: &Path, count: usize) -> Result<()> {
         for i in 0..count {
             let op = self.next_op();
@@ -69,7 +71,7 @@ impl Mutator {
         Ok(())
     }
 
-    /// Compares the tree below `root` with the expectation.
+    /// Compares the tree below `root` with the expected one.
     pub fn verify(&self, root: &Path) -> Result<Vec<String>> {
         Ok(diff(
             &self.model.tree(),
@@ -86,8 +88,8 @@ impl Mutator {
         Ok(())
     }
 
-    /// After a crash and recovery: whatever was not touched since the mark must be as it was
-    /// marked.
+    /// Compares the tree after a crash and recovery: paths that were not touched since the mark
+    /// must be as they were at the mark.
     pub fn verify_marked(&self, root: &Path) -> Result<Vec<String>> {
         let Some(marked) = &self.marked else {
             anyhow::bail!("nothing was marked")
@@ -100,7 +102,7 @@ impl Mutator {
         Ok(diff(&expected, &found))
     }
 
-    /// The next operation, already applied to the expectation.
+    /// The next operation, which is already applied to the model.
     pub fn next_op(&mut self) -> Op {
         let op = loop {
             if let Some(op) = self.choose() {
@@ -113,7 +115,7 @@ impl Mutator {
         op
     }
 
-    /// One candidate; `None` if what it needs does not exist.
+    /// A candidate; `None` if there is no file that it needs.
     fn choose(&mut self) -> Option<Op> {
         let full = self.model.all().len() > ENTRIES;
         match self.rng.u32(..100) {
@@ -147,8 +149,8 @@ mod tests {
 
     use super::Mutator;
 
-    /// The model is right about the kernel's ext4: so a difference on another file system is its
-    /// fault.
+    /// The model agrees with the kernel's ext4, so a difference on another file system is that file
+    /// system's fault.
     #[test]
     fn the_model_agrees_with_the_kernel() {
         for (seed, block) in [(1, 1024), (2, 2048), (3, 4096)] {
@@ -177,8 +179,7 @@ mod tests {
         }
     }
 
-    /// What was synced survives a crash of the kernel's ext4, and the check does notice a lost
-    /// change.
+    /// Synced changes survive a crash of the kernel's ext4, and the check notices a lost change.
     #[test]
     fn what_was_marked_survives_a_crash() {
         let image = Image::make(128 << 20, &Mkfs::new()).unwrap();

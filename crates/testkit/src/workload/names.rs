@@ -1,5 +1,5 @@
-//! Directories and names: sizes of directories, long names, symlinks, device nodes, hard links,
-//! renames.
+//! Sections with directories and names: sizes of directories, long names, symlinks, device nodes,
+//! hard links, renames.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -12,9 +12,9 @@ use rustix::fs::{CWD, FileType, Mode, RenameFlags, makedev, mknodat, renameat_wi
 
 use super::site::Site;
 
-/// The longest name ext4 takes, in bytes.
+/// Longest name in ext4, in bytes.
 const NAME_MAX: usize = 255;
-/// Hard links of one inode stay well below ext4's limit of 65,000.
+/// Most hard links of one inode; ext4's limit is 65,000.
 const LINKS_EACH: u32 = 10_000;
 
 pub(super) fn directories(site: &Site<'_>) -> Result<()> {
@@ -35,7 +35,7 @@ pub(super) fn directories(site: &Site<'_>) -> Result<()> {
     }
     fs::write(deep.join("bottom"), "here")?;
 
-    // Emptied again: its blocks stay, full of unused entries.
+    // A directory that was emptied keeps its blocks, full of unused entries.
     let emptied = site.path("emptied");
     fs::create_dir(&emptied)?;
     for i in 0..300 {
@@ -47,7 +47,7 @@ pub(super) fn directories(site: &Site<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A directory that needs an index (htree). Where inodes are short, most entries are further names
+/// A directory that needs an index (htree). If there are few inodes, most entries are further names
 /// of few files.
 fn many(site: &Site<'_>) -> Result<()> {
     let dir = site.path("many");
@@ -70,7 +70,7 @@ fn many(site: &Site<'_>) -> Result<()> {
             fs::hard_link(name(i % files), name(i)).with_context(|| format!("entry {i}"))?;
         }
     }
-    // Holes in the leaves of the index.
+    // These removals make holes in the leaves of the index.
     for i in (0..total).filter(|i| i % 7 == 3) {
         fs::remove_file(name(i)).with_context(|| format!("removing entry {i}"))?;
     }
@@ -102,8 +102,8 @@ pub(super) fn long_names(site: &Site<'_>) -> Result<()> {
 
 pub(super) fn symlinks(site: &Site<'_>) -> Result<()> {
     fs::write(site.path("target"), "reached")?;
-    // Up to 59 bytes lie in the inode, more in a block; PATH_MAX (4096, with the final NUL) or the
-    // block bounds it.
+    // Targets up to 59 bytes are stored in the inode, longer ones in a block. The limit is PATH_MAX
+    // (4096, with the final NUL) or the block.
     let longest = usize::try_from(site.block)?.min(4096) - 1;
     for length in [1, 59, 60, 61, 255, 1000, longest] {
         make_symlink("t".repeat(length), site.path(&format!("length-{length}")))
@@ -117,7 +117,7 @@ pub(super) fn symlinks(site: &Site<'_>) -> Result<()> {
 }
 
 pub(super) fn special(site: &Site<'_>) -> Result<()> {
-    // Above 8 bits ext4 stores device numbers in the new form.
+    // ext4 stores device numbers above 8 bits in the new form.
     let nodes = [
         ("char-old", FileType::CharacterDevice, makedev(1, 3)),
         (

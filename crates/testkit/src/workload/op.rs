@@ -1,4 +1,4 @@
-//! Changes of a tree.
+//! The operations that change a tree.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 use super::bytes::Bytes;
 use crate::tree::Time;
 
-/// One change. Paths are relative to the directory that the workload runs in; content is named by
-/// the key that [`Bytes`] makes it from.
+/// A change. Paths are relative to the workload's directory; content is given by the key from which
+/// [`Bytes`] makes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum Op {
@@ -100,7 +100,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// The paths it names.
+    /// The paths that it names.
     pub fn paths(&self) -> Vec<&str> {
         match self {
             Self::Link { from, to } | Self::Rename { from, to } => vec![from, to],
@@ -124,7 +124,7 @@ impl Op {
         }
     }
 
-    /// Does it, below `root`.
+    /// Runs the operation below `root`.
     pub fn apply(&self, root: &Path, bytes: &Bytes) -> Result<()> {
         self.perform(root, bytes)
             .with_context(|| format!("{self:?}"))
@@ -197,7 +197,7 @@ fn permissions(mode: u32) -> fs::Permissions {
     fs::Permissions::from_mode(mode)
 }
 
-/// Makes a file with this mode, whatever the umask.
+/// Creates a file with this mode, whatever the umask.
 fn create(path: &Path, mode: u32) -> io::Result<()> {
     let file = OpenOptions::new()
         .write(true)
@@ -207,13 +207,13 @@ fn create(path: &Path, mode: u32) -> io::Result<()> {
     file.set_permissions(permissions(mode))
 }
 
-/// Makes a directory with this mode, whatever the umask.
+/// Creates a directory with this mode, whatever the umask.
 fn mkdir(path: &Path, mode: u32) -> io::Result<()> {
     fs::create_dir(path)?;
     fs::set_permissions(path, permissions(mode))
 }
 
-/// Sets both times, of a symbolic link itself.
+/// Sets both times; of a symbolic link its own.
 fn set_times(path: &Path, mtime: Time) -> io::Result<()> {
     let time = Timespec {
         tv_sec: mtime.0,

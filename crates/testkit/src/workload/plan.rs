@@ -1,9 +1,9 @@
-//! What a tree is made of.
+//! Plans: the sections of a tree, and their sizes.
 
-/// One kind of content; each gets a directory of its own, named after it.
+/// A kind of content; each has a directory of its own, named after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Section {
-    /// Files from 0 bytes to some MiB, around every block and page boundary.
+    /// Files from 0 bytes to some MiB, with sizes around each block and page boundary.
     Sizes,
     /// Holes at the start, in the middle, at the end, beyond 4 GiB.
     Sparse,
@@ -11,17 +11,17 @@ pub enum Section {
     Fragmented,
     /// Files of thousands of extents.
     DeepExtents,
-    /// Directories of 0, 1, 100 and 20,000 entries, and a deep chain of directories.
+    /// Directories of 0, 1, 100 and `entries` entries, and a deep chain of directories.
     Directories,
-    /// Names of 255 bytes and names that are not text.
+    /// Names of 255 bytes, and names that are not valid text.
     LongNames,
-    /// Targets inside the inode and in a block of their own, dangling ones.
+    /// Targets in the inode and in a block, and dangling ones.
     Symlinks,
     /// Device nodes, fifos, sockets.
     Special,
     /// Several names of one inode, across directories.
     HardLinks,
-    /// Extended attributes in the inode and in a block, of all name spaces.
+    /// Extended attributes of all name spaces, in the inode and in a block.
     Xattrs,
     /// POSIX access and default ACLs.
     Acls,
@@ -33,12 +33,12 @@ pub enum Section {
     Flags,
     /// Renames within and across directories, over existing names, exchanges.
     Renames,
-    /// Files cut short and grown again.
+    /// Files that are truncated and grow again.
     Truncates,
 }
 
 impl Section {
-    /// All of them.
+    /// All sections.
     pub const ALL: [Self; 16] = [
         Self::Sizes,
         Self::Sparse,
@@ -58,7 +58,7 @@ impl Section {
         Self::Truncates,
     ];
 
-    /// The name of its directory.
+    /// The name of the section's directory.
     pub fn dir(self) -> &'static str {
         match self {
             Self::Sizes => "sizes",
@@ -81,21 +81,21 @@ impl Section {
     }
 }
 
-/// What to build.
+/// A plan of a tree to build.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Decides content and sizes.
+    /// Seed of content and sizes.
     pub seed: u64,
     /// Entries of the largest directory.
     pub entries: u32,
     /// Extents of the most fragmented file.
     pub extents: u32,
-    /// What is built, in this order.
+    /// The sections to build, in this order.
     pub sections: Vec<Section>,
 }
 
 impl Plan {
-    /// Everything, at full size: about 60 MiB and (where there are enough inodes) 2,500 inodes.
+    /// All sections at full size: about 60 MiB, and 2,500 inodes if there are enough.
     pub fn full(seed: u64) -> Self {
         Self {
             seed,
@@ -105,7 +105,7 @@ impl Plan {
         }
     }
 
-    /// Everything, small: about 15 MiB, for quick tests.
+    /// All sections at a small size: about 15 MiB, for quick tests.
     pub fn small(seed: u64) -> Self {
         Self {
             entries: 500,
@@ -114,7 +114,7 @@ impl Plan {
         }
     }
 
-    /// Leaves `section` out.
+    /// The same plan without `section`.
     #[must_use]
     pub fn without(mut self, section: Section) -> Self {
         self.sections.retain(|s| *s != section);

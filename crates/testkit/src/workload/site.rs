@@ -1,11 +1,11 @@
-//! Where, and with what, a section is built.
+//! The site of a section: its directory, and the parameters to build it with.
 
 use std::path::PathBuf;
 
 use super::bytes::Bytes;
 use super::plan::Plan;
 
-/// Where and with what a section is built.
+/// The directory and the parameters of a section.
 pub(super) struct Site<'p> {
     pub(super) dir: PathBuf,
     /// Block size of the file system in bytes.

@@ -1,13 +1,13 @@
-//! Making a tree durable file by file.
+//! Makes a tree durable file by file.
 
 use std::fs::{self, File};
 use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// `fsync` of every file and directory at and below `path`.
+/// Calls `fsync` for every file and directory at and below `path`.
 ///
-/// Not `syncfs`: on a FUSE mount that is not over a block device the kernel does not pass it on.
+/// `syncfs` would not do: on a FUSE mount without a block device the kernel does not pass it on.
 pub fn fsync_all(path: &Path) -> Result<()> {
     let kind = fs::symlink_metadata(path)
         .with_context(|| format!("stat {}", path.display()))?
@@ -17,7 +17,7 @@ pub fn fsync_all(path: &Path) -> Result<()> {
             fsync_all(&entry?.path())?;
         }
     }
-    // What cannot be opened (symlinks, device nodes, fifos) is durable with its directory.
+    // Files that cannot be opened (symlinks, device nodes, fifos) are durable with their directory.
     if kind.is_dir() || kind.is_file() {
         File::open(path)
             .and_then(|f| f.sync_all())

@@ -1,9 +1,8 @@
-//! The standard comparison, set up from nothing: kernel ext4 and StetFS, each on an equal image of
+//! The standard comparison with its own setup: kernel ext4 and StetFS, each on an equal image of
 //! its own.
 //!
-//! Needs root. Images are fully written files behind loop devices with direct I/O, so that writes
-//! reach the disk below as they would a disk of their own and never allocate, or mark blocks as
-//! written, in the host file system.
+//! Needs root. Images are fully written files behind loop devices with direct I/O: writes reach the
+//! disk below as on a separate disk, and never allocate or convert blocks in the host file system.
 
 mod spec;
 
@@ -25,7 +24,7 @@ use super::{CompareConfig, Report, SqliteJournal, Target, run};
 use crate::aged;
 pub use spec::{InMemory, KernelFs, PeerSpec, PeersConfig};
 
-/// FUSE's switch for io_uring, which a mount may turn on, as it was.
+/// The state of FUSE's switch for io_uring, which a mount may turn on; restored when dropped.
 struct Switch(Option<String>);
 
 impl Switch {
@@ -39,7 +38,7 @@ impl Switch {
 impl Drop for Switch {
     fn drop(&mut self) {
         if let Some(was) = &self.0 {
-            // It stays on then, which harms nobody.
+            // On failure it stays on, which does no harm.
             let _ = std::fs::write(Self::PATH, was);
         }
     }
@@ -48,16 +47,16 @@ impl Drop for Switch {
 /// A mounted peer, shared with the hook that mounts it again.
 struct Peer {
     mounter: Mounter,
-    // Dropped before the image: taken down in this order.
+    // Dropped before the image: the fields are in the order of taking down.
     mounted: Option<Mounted>,
     /// Serves the image, if it is on a simulated device.
     service: Option<Service>,
     /// The device, if it has flash.
     flash: Option<Arc<Ssd>>,
     image: Image,
-    /// What holds the image, if it is no file of this machine's own.
+    /// The XFS that holds the image, if it is not a file of the machine's own file system.
     host: Option<XfsHost>,
-    /// What holds its journal, if that is on a device of its own.
+    /// The device of its journal, if it is another.
     _journal: Option<JournalDevice>,
     format: Format,
     protects: Option<bool>,
@@ -66,7 +65,7 @@ struct Peer {
     untouched: bool,
 }
 
-/// What is known of a mount of StetFS.
+/// Facts about a mount of StetFS.
 #[derive(Clone)]
 struct Stetfs {
     binary: PathBuf,
@@ -74,7 +73,7 @@ struct Stetfs {
     /// `nvm=`: its region.
     region: Option<String>,
     whole_writes: bool,
-    /// What this program has as a library is what it mounts with.
+    /// The mount runs the same version as this program's library.
     this_version: bool,
 }
 
@@ -86,7 +85,8 @@ impl Peer {
         Ok(place)
     }
 
-    /// The device that counts what is written: below what holds the image, where that is ours.
+    /// The device whose writes are counted: below the host file system of the image, if that is set
+    /// up here.
     fn device_below(&self, mounted: &Mounted) -> Option<PathBuf> {
         match &self.host {
             Some(host) => Some(host.device()),
@@ -126,7 +126,7 @@ impl Peer {
         if let Some(mounted) = self.mounted.take() {
             mounted.umount()?;
         }
-        // The host's cache of the image file must be cold as well.
+        // The host's cache of the image file must be cold, too.
         crate::cold::try_drop_caches();
         if self.untouched {
             crate::cold::let_memory_go();
@@ -135,7 +135,7 @@ impl Peer {
     }
 }
 
-/// The peers, mounted. Taken down when dropped.
+/// The mounted peers. Taken down when dropped.
 pub struct Peers {
     peers: Vec<(String, Arc<Mutex<Peer>>)>,
     _switch: Switch,
@@ -166,7 +166,7 @@ impl Peers {
                 let mounter = Mounter::Stetfs {
                     binary: binary.clone(),
                     options: preset.options.clone(),
-                    // A loop device does not pass on what is to be shared.
+                    // A loop device does not pass on SHARE requests.
                     attach: match config.shares() {
                         true => Attach::File,
                         false => Attach::Loop { direct_io: true },
@@ -197,7 +197,7 @@ impl Peers {
         })
     }
 
-    /// The targets to compare. They are only good as long as `self` lives.
+    /// The targets to compare. They are valid as long as `self` lives.
     pub fn targets(&self) -> Result<Vec<Target>> {
         self.peers
             .iter()
@@ -234,8 +234,8 @@ impl Peers {
             .collect()
     }
 
-    /// The whole comparison: sets up, measures, takes down. `tune` chooses workloads, sizes and
-    /// rounds.
+    /// Runs the whole comparison: sets up, measures, takes down. `tune` chooses workloads, sizes
+    /// and rounds.
     pub fn compare(
         config: &PeersConfig,
         tune: impl FnOnce(CompareConfig) -> CompareConfig,
@@ -249,8 +249,8 @@ impl Peers {
         Ok(report)
     }
 
-    /// Unmounts all, and checks (`e2fsck -fn`, `xfs_repair -n`) that every image is in order: a
-    /// file system that is fast because it is broken is no peer.
+    /// Unmounts all peers, and checks every image (`e2fsck -fn`, `xfs_repair -n`): results of a
+    /// file system that damages its image do not count.
     pub fn take_down(self) -> Result<()> {
         for (name, peer) in &self.peers {
             let mut peer = lock(peer);
@@ -282,9 +282,9 @@ fn served<D: BlockDevice + 'static>(device: Arc<D>, model: Model) -> Result<(Ser
     Ok((service, Image::at(disk, scratch)))
 }
 
-/// A journal in memory, on a device of its own.
+/// A journal in memory, on a separate device.
 struct JournalDevice {
-    // Detached before its file goes.
+    // Detached before its file is removed.
     device: LoopDev,
     _file: Image,
 }

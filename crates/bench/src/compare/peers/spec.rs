@@ -1,4 +1,4 @@
-//! What is to be set up: the file systems, and what each of them is on.
+//! The setup of a comparison: the file systems, and the storage of each.
 
 use std::path::PathBuf;
 
@@ -10,42 +10,43 @@ use stetfs_flash::Model;
 use crate::compare::SqliteJournal;
 use crate::compare::format::Format;
 
-/// A way to mount a file system for the comparison.
+/// A file system and its mount options for the comparison.
 #[derive(Clone, Debug, Default)]
 pub struct PeerSpec {
     /// Its name in the report.
     pub name: String,
     /// Mount options (`-o`).
     pub options: String,
-    /// Size of its journal in MiB, if it is another than the others'.
+    /// Size of its journal in MiB, if it differs from the others'.
     pub journal_mib: Option<u32>,
-    /// What of it is in this machine's memory, whatever the others are on.
+    /// The parts of it that are in this machine's memory, whatever the storage of the others.
     pub memory: InMemory,
-    /// What is mounted.
+    /// The file system.
     pub format: Format,
-    /// Whether database servers on it protect their pages from writes that a crash tears; none:
-    /// where it may tear them.
+    /// Whether database servers on it protect their pages from torn writes; `None`: where a crash
+    /// may tear them.
     pub protects: Option<bool>,
-    /// How SQLite keeps its transactions whole, under the loads of phones.
+    /// The journal mode of SQLite under the phone loads.
     pub sqlite: SqliteJournal,
-    /// Another `stetfs` program than the others', e.g. an older one. Rows by the library are then
-    /// of the mount, too.
+    /// Another `stetfs` program than the others', e.g. an older one. Results of the library are
+    /// then taken on the mount, too.
     pub program: Option<PathBuf>,
 }
 
-/// What of a file system is a file in memory, behind a loop device, as a stand-in for a RAM disk.
+/// The parts of a file system that are in a file in memory, behind a loop device, as a substitute
+/// for a RAM disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum InMemory {
     /// Nothing.
     #[default]
     Nothing,
-    /// Its journal, which is on a device of its own then (ext4).
+    /// Its journal, which is then on a separate device (ext4).
     Journal,
-    /// All of it. There is no simulated device below it.
+    /// The whole. There is no simulated device below it.
     All,
 }
 
-/// One of the kernel's file systems.
+/// A file system of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum KernelFs {
     /// ext4, `data=ordered`.
@@ -80,24 +81,24 @@ impl From<KernelFs> for PeerSpec {
 
 impl PeerSpec {
     /// Whether one write call up to 1 MiB is one transaction of StetFS: data is journaled, and the
-    /// kernel passes writes on as they come.
+    /// kernel passes writes on unsplit.
     pub(super) fn whole_writes(&self, journal: &Composition) -> bool {
         let option = |name: &str| self.options.split(',').any(|o| o == name);
         journal.data() == DataMode::Journal && option("direct_io") && !option("writeback_cache")
     }
 
-    /// Mount options that have a value: name and value.
+    /// Mount options with a value: name and value.
     fn values(&self) -> impl DoubleEndedIterator<Item = (&str, &str)> {
         self.options.split(',').filter_map(|o| o.split_once('='))
     }
 
-    /// The value of a mount option; the last counts.
+    /// The value of a mount option; the last occurrence counts.
     pub(super) fn value(&self, name: &str) -> Option<&str> {
         let said = self.values().rfind(|(said, _)| *said == name);
         said.map(|(_, value)| value)
     }
 
-    /// StetFS's journal.
+    /// The journal of StetFS.
     pub(super) fn journal(&self) -> Result<Composition> {
         let preset = self.value("journal");
         let preset = preset.map_or(Ok(Preset::default()), str::parse)?;
@@ -108,35 +109,34 @@ impl PeerSpec {
     }
 }
 
-/// What is set up.
+/// The setup of a comparison.
 #[derive(Clone, Debug)]
 pub struct PeersConfig {
-    /// Size of each image in bytes.
+    /// Size of each image, bytes.
     pub image_bytes: u64,
-    /// Size of the journals in MiB.
+    /// Size of the journals, MiB.
     pub journal_mib: u32,
-    /// A simulated device below each, in memory; else a file.
+    /// The simulated device, in memory, below each; `None`: a file.
     pub model: Option<Model>,
-    /// Each image is a file on an XFS of its own, which can share blocks of it (reflinks); StetFS
-    /// is given the file as it is. With no simulated device.
+    /// Each image is a file on an XFS of its own, which can share its blocks (reflinks); StetFS
+    /// opens the file directly. Not with a simulated device.
     pub xfs: bool,
-    /// The simulated device has flash, aged, which tells what becomes of it, and can share pages;
-    /// StetFS is given it as it is.
+    /// The simulated device has aged flash, which reports its wear, and can share pages; StetFS
+    /// opens it directly.
     pub flash: bool,
-    /// The kernel's mounts. The first is what ratios are to.
+    /// The kernel's mounts. Ratios are relative to the first.
     pub kernel: Vec<PeerSpec>,
     /// The `stetfs` program, e.g. the running one.
     pub stetfs: Option<PathBuf>,
     /// StetFS mounts.
     pub presets: Vec<PeerSpec>,
-    /// Where something is mounted again for a workload, free memory is first what it is on a
+    /// Before a workload mounts again, free memory is brought into the state that it has on a
     /// machine that has been up for long (free page reporting of virtual machines).
     pub untouched: bool,
 }
 
 impl PeersConfig {
-    /// Kernel ext4 with ordered and with journalled data, and StetFS with the presets of these
-    /// options.
+    /// Kernel ext4 with ordered and with journalled data, and StetFS with these presets.
     pub fn new(stetfs: Option<PathBuf>, presets: Vec<PeerSpec>) -> Self {
         Self {
             image_bytes: 2 << 30,
@@ -153,7 +153,7 @@ impl PeersConfig {
         }
     }
 
-    /// Whether what an image is on can share its blocks.
+    /// Whether the storage of the images can share blocks.
     pub(super) fn shares(&self) -> bool {
         self.xfs || (self.model.is_some() && self.flash)
     }

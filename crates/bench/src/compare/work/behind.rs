@@ -1,5 +1,4 @@
-//! What others wait for while somebody syncs much: calls that need no device, beside a thread that
-//! writes and syncs without a pause.
+//! Latency of calls that need no device, beside a thread that writes and syncs without a pause.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -15,25 +14,25 @@ use super::measured::{Measured, Outcome};
 use super::stream::noise;
 use crate::compare::Sizes;
 
-/// Files in the directory that is listed.
+/// Number of files in the listed directory.
 const FILES: u32 = 100;
-/// Bytes of an append.
+/// Size of an append, bytes.
 const APPEND: usize = 4096;
-/// Bytes of a call of the thread that syncs.
+/// Size of a write of the syncing thread, bytes.
 const CALL: usize = 1 << 20;
-/// It syncs what the sequential workload writes in so many pieces.
+/// Number of parts of the sequential workload's bytes; the thread writes one part before each sync.
 const PIECES: u64 = 8;
-/// Between two rounds of calls, so that they do not wear each other out.
+/// The pause between two rounds of calls, so that they do not affect each other.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// The calls, in turns.
 const CALLS: [&str; 4] = ["stat, cached", "append 4 KiB", "create and unlink", "list"];
 
-/// What is told of them.
+/// The reported percentiles.
 const POINTS: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("max", 1.0)];
 
-/// Calls for `profile_seconds` beside a thread that writes an eighth of `stream_bytes` and syncs
-/// it, again and again.
+/// Makes the calls for `profile_seconds`, beside a thread that repeatedly writes an eighth of
+/// `stream_bytes` and syncs it.
 pub(super) fn a_sync(dir: &Path, sizes: &Sizes) -> Result<Outcome> {
     let listed = dir.join("listed");
     fs::create_dir(&listed)?;
@@ -56,7 +55,7 @@ pub(super) fn a_sync(dir: &Path, sizes: &Sizes) -> Result<Outcome> {
     Ok(rows.collect())
 }
 
-/// Writes so many bytes anew and syncs them until it is to stop. Gives how often.
+/// Rewrites so many bytes and syncs them until `stop`. Returns the number of repetitions.
 fn sync_much(path: &Path, bytes: u64, stop: &AtomicBool) -> Result<u32> {
     let data = noise(CALL);
     let mut syncs = 0;
@@ -71,7 +70,7 @@ fn sync_much(path: &Path, bytes: u64, stop: &AtomicBool) -> Result<u32> {
     Ok(syncs)
 }
 
-/// Microseconds of each of [`CALLS`].
+/// The latencies of each of [`CALLS`], microseconds.
 fn calls(dir: &Path, listed: &Path, sizes: &Sizes) -> Result<[Vec<f64>; 4]> {
     let mut log = File::create_new(dir.join("log"))?;
     let data = noise(APPEND);

@@ -1,4 +1,4 @@
-//! A writer that syncs nothing, for others to wait behind.
+//! A background writer without syncs, beside which workloads run.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -14,25 +14,26 @@ use anyhow::{Context, Result, anyhow};
 
 use crate::compare::Sizes;
 
-/// What a call writes.
+/// The data of a write call.
 static CALL: [u8; 256 << 10] = [0xA5; 256 << 10];
-/// The file is begun anew after so many times what the sequential workload writes, so that it fits.
+/// Size of the file at which it is begun anew, in multiples of the sequential workload's bytes, so
+/// that it fits.
 const MOST: u64 = 4;
-/// What says in a [`Beside`] that the file is not emptied.
+/// The suffix of a [`Beside`] whose file is not emptied.
 const IN_PLACE: &str = "-in-place";
 
-/// What a workload runs beside: a writer that syncs nothing.
+/// The background writer of a workload, which does not sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Beside {
-    /// MB (of 10⁶ bytes) a second; 0: there is none.
+    /// Rate in MB (of 10⁶ bytes) per second; 0: no writer.
     pub rate: u32,
-    /// At its end the file is written again in place, as fio does. Else it is emptied, so that it
-    /// always needs new space.
+    /// At its end the file is overwritten in place, as fio does. Otherwise it is emptied, so that
+    /// writes always need new space.
     pub in_place: bool,
 }
 
 impl Beside {
-    /// Nothing.
+    /// No writer.
     pub const ALONE: Self = Self::appending(0);
 
     /// A writer that always needs new space.
@@ -43,7 +44,7 @@ impl Beside {
         }
     }
 
-    /// A writer that needs space once.
+    /// A writer that overwrites its file in place.
     pub const fn in_place(rate: u32) -> Self {
         Self {
             rate,
@@ -79,11 +80,11 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Writes the file as a whole, as fast as it can, and starts to write it again in `dir`, slower
-    /// than `beside` says if it must.
+    /// Writes the whole file at full speed, and then starts a thread that writes it again in `dir`,
+    /// at the rate of `beside` or slower.
     ///
-    /// A virtual machine waits milliseconds for memory that it gave back to its host. Who measures
-    /// beside the writer is to see that of no file system.
+    /// A virtual machine waits milliseconds for memory that it gave back to its host. The first
+    /// pass keeps these waits out of the measurement, for all file systems alike.
     pub(super) fn start(dir: &Path, beside: Beside, sizes: &Sizes) -> Result<Self> {
         let path = dir.join("beside");
         let file = File::create_new(&path).with_context(|| path.display().to_string())?;
@@ -101,7 +102,7 @@ impl Writer {
         })
     }
 
-    /// Stops it, and removes its file.
+    /// Stops the thread, and removes its file.
     pub(super) fn stop(mut self) -> Result<()> {
         self.join()?;
         fs::remove_file(&self.path).with_context(|| format!("removing {}", self.path.display()))
@@ -119,7 +120,7 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // Only after a failure, which is what is told.
+        // Reached only after a failure, which is reported instead.
         let _ = self.join();
     }
 }

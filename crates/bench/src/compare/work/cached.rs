@@ -1,5 +1,4 @@
-//! Work on what is cached: files that are opened, read and closed, and a directory that is listed,
-//! again and again.
+//! Workloads on cached files: open, read and close files, and list a directory, again and again.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -11,13 +10,13 @@ use super::measured::{Measured, Meter, Outcome};
 use crate::compare::Better;
 use crate::compare::{Sizes, Target};
 
-/// Files that are opened in turn …
+/// Number of files that are opened in turn …
 const FILES: u32 = 200;
 /// … and their size, bytes.
 const SIZE: usize = 4096;
-/// Names in the directory that is listed.
+/// Number of names in the listed directory.
 const NAMES: u32 = 4_000;
-/// A listing stands for so many other operations.
+/// Number of operations for which one listing counts.
 const LISTING: u32 = 500;
 
 pub(super) fn open_read_close(target: &Target, dir: &Path, sizes: &Sizes) -> Result<Outcome> {

@@ -1,4 +1,4 @@
-//! Copying a tree of files that do not compress, such as photographs.
+//! Copying a tree of incompressible files, such as photographs.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -11,13 +11,12 @@ use super::shared::Shared;
 use crate::compare::Better;
 use crate::compare::Target;
 
-/// Directories of the tree, with the number of files in each and how many fifths of the bytes they
-/// have.
+/// Directories of the tree, with the number of files in each and their fifths of the bytes.
 const PARTS: [(&str, u64, u64); 2] = [("large", 4, 4), ("small", 64, 1)];
-/// Bytes a read and a write, as cp has it.
+/// Bytes per read and write, as in cp.
 const CALL: usize = 128 << 10;
 
-/// Makes a tree of about so many random bytes.
+/// Makes a tree of about `bytes` random bytes.
 pub(super) fn make_tree(dir: &Path, bytes: u64) -> Result<PathBuf> {
     let tree = dir.join("tree");
     let mut rng = fastrand::Rng::with_seed(23);
@@ -41,7 +40,7 @@ pub(super) fn make_tree(dir: &Path, bytes: u64) -> Result<PathBuf> {
     Ok(tree)
 }
 
-/// Copies what is in `from` into `to`, which is made; the bytes that were copied.
+/// Copies the content of `from` into the new directory `to`; returns the number of bytes.
 fn copy_tree(from: &Path, to: &Path, buffer: &mut [u8]) -> Result<u64> {
     fs::create_dir(to)?;
     let mut bytes = 0;
@@ -65,7 +64,7 @@ fn copy_tree(from: &Path, to: &Path, buffer: &mut [u8]) -> Result<u64> {
     Ok(bytes)
 }
 
-/// Bytes of all files of a tree, read.
+/// Reads all files of a tree; returns the number of bytes.
 fn read_tree(tree: &Path, buffer: &mut [u8]) -> Result<u64> {
     let mut bytes = 0;
     for entry in fs::read_dir(tree)? {
@@ -85,11 +84,11 @@ fn read_tree(tree: &Path, buffer: &mut [u8]) -> Result<u64> {
     Ok(bytes)
 }
 
-/// One file after the other, then `syncfs`; an operation is a mebibyte.
+/// Copies one file after the other, then calls `syncfs`; an operation is a mebibyte.
 pub(super) fn copy(target: &Target, dir: &Path, shared: &Shared) -> Result<Outcome> {
     let tree = shared.tree()?;
     let mut buffer = vec![0; CALL];
-    // None may be the one that has to wait for the disk that the tree is on.
+    // The tree is cached, so that no target waits for the disk with the tree.
     let expected = read_tree(tree, &mut buffer)?;
     let meter = Meter::start(target)?;
     let copied = dir.join("copy");
@@ -135,7 +134,7 @@ mod tests {
             let (from, to) = read(name);
             assert_eq!(from, to, "{name}");
         }
-        // Every byte about as often as any other.
+        // Every byte value occurs about as often as any other.
         let (large, _) = read("large/1");
         let zeroes = large.iter().filter(|&&b| b == 0).count() * 256 / large.len();
         assert!((0..=1).contains(&zeroes), "{zeroes}");

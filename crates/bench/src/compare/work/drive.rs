@@ -1,4 +1,4 @@
-//! Threads that do one thing again and again, for a time.
+//! Threads that repeat a step, for a time.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -8,14 +8,14 @@ use anyhow::{Result, anyhow};
 
 use super::place::Place;
 
-/// How often it is looked whether all threads have done their work.
+/// The interval of checks whether all threads have finished.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// A step of a thread: operations done, none when its work is done.
+/// A step of a thread: returns the number of operations, or `None` when its work is done.
 pub(crate) type Hand<'a> = Box<dyn FnMut() -> Result<Option<u64>> + Send + 'a>;
 
-/// Lets each do its steps in a thread, for so many seconds or until all have done their work:
-/// operations, and seconds.
+/// Runs each step function repeatedly in a thread, for `limit` seconds or until all have finished;
+/// returns operations, and seconds.
 pub(crate) fn drive(place: &Place<'_>, hands: Vec<Hand<'_>>, limit: u32) -> Result<(f64, f64)> {
     let (operations, over) = (AtomicU64::new(0), AtomicBool::new(false));
     let limit = Duration::from_secs(limit.max(1).into());

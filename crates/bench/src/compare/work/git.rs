@@ -12,12 +12,12 @@ use crate::compare::Better;
 use crate::compare::Target;
 use crate::compare::program::checked;
 
-/// Files in one directory of the repository.
+/// Number of files per directory of the repository.
 const PER_DIRECTORY: u32 = 40;
 
 fn git(dir: &Path) -> Command {
     let mut command = Command::new("git");
-    // Nothing of the user's own configuration may change what is measured.
+    // The user's git configuration must not affect the measurement.
     command
         .env("GIT_CONFIG_NOSYSTEM", "1")
         .env("GIT_CONFIG_GLOBAL", "/dev/null")

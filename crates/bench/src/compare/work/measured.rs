@@ -1,4 +1,4 @@
-//! What a run measures.
+//! The results of a run, and the meter that takes them.
 
 use std::time::Instant;
 
@@ -10,19 +10,19 @@ use crate::compare::log::LogCounters;
 use crate::compare::stats::percentile;
 use crate::compare::{Counters, Packing, Target, Waits, Worn};
 
-/// One number that a run gave.
+/// One number that a run measured.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Measured {
     pub(crate) title: String,
     pub(crate) unit: String,
     pub(crate) better: Better,
     pub(crate) value: f64,
-    /// What happened below meanwhile.
+    /// The activity below the target meanwhile.
     pub(crate) below: Below,
 }
 
 impl Measured {
-    /// Percentiles of what calls took, microseconds; `points` has their names and fractions.
+    /// Percentiles of latencies in microseconds; `points` has their names and fractions.
     pub(super) fn latencies(title: &str, micros: &[f64], points: &[(&str, f64)]) -> Outcome {
         let point = |(name, fraction): &(&str, f64)| {
             Measured::latency(format!("{title}, {name}"), percentile(micros, *fraction))
@@ -30,7 +30,7 @@ impl Measured {
         points.iter().map(point).collect()
     }
 
-    /// A time that calls took, microseconds, of which nothing is known below.
+    /// A latency in microseconds, without activity below.
     pub(super) fn latency(title: String, micros: f64) -> Measured {
         Measured {
             title,
@@ -42,24 +42,24 @@ impl Measured {
     }
 }
 
-/// What happened below a target during a piece of work.
+/// The activity below a target during a piece of work.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Below {
-    /// What the block device got, per operation.
+    /// Requests to the block device, per operation.
     pub(crate) device: Option<Counters>,
-    /// What became of its flash, if it is simulated.
+    /// Wear of its flash, if simulated.
     #[serde(default)]
     pub(crate) worn: Option<Worn>,
-    /// What the journal did, of a mount of StetFS.
+    /// Activity of the journal, for a mount of StetFS.
     pub(crate) log: Option<Packing>,
-    /// What its changes waited for, and copied.
+    /// Waits and copies of changes.
     pub(crate) waits: Option<Waits>,
 }
 
-/// What one run of a workload gave.
+/// The results of one run of a workload.
 pub(crate) type Outcome = Vec<Measured>;
 
-/// Measures a piece of work: time, and what happens below.
+/// Measures a piece of work: its time, and the activity below.
 pub(super) struct Meter<'t> {
     target: &'t Target,
     device: Option<Counters>,
@@ -86,15 +86,14 @@ impl<'t> Meter<'t> {
         self.start.elapsed().as_secs_f64()
     }
 
-    /// As [`Meter::below`], when all that the work changed is on the device: for work that syncs
-    /// nothing itself.
+    /// As [`Meter::below`], but waits until all changes are on the device: for work without syncs.
     pub(super) fn below_settled(&self, operations: f64) -> Result<Below> {
         self.target.settle()?;
         self.below(operations)
     }
 
-    /// What happened below since the start, with so many operations. Takes some time: look at the
-    /// clock first.
+    /// The activity below since the start, for `operations` operations. Reading it takes some time:
+    /// read the clock first.
     pub(super) fn below(&self, operations: f64) -> Result<Below> {
         let device = self.target.counters();
         let wear = self.target.wear();
@@ -114,12 +113,12 @@ impl<'t> Meter<'t> {
     }
 }
 
-/// Which direction is good.
+/// The good direction of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Better {
-    /// Rates.
+    /// Higher is better, as for rates.
     Higher,
-    /// Latencies.
+    /// Lower is better, as for latencies.
     Lower,
 }

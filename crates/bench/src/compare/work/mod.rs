@@ -1,4 +1,4 @@
-//! The workloads.
+//! The implementations of the workloads.
 
 mod behind;
 mod beside;
@@ -73,7 +73,7 @@ impl Shared {
         })
     }
 
-    /// Why this workload cannot run on this machine and these targets, if it cannot.
+    /// The reason why this workload cannot run on this machine and these targets, if so.
     pub(super) fn cannot_run(
         &self,
         workload: Workload,
@@ -99,7 +99,7 @@ impl Shared {
     }
 }
 
-/// Why this server cannot run on the targets, if it cannot.
+/// The reason why this server cannot run on the targets, if so.
 fn cannot_serve(
     server: &std::result::Result<Programs, String>,
     targets: &[Target],
@@ -120,7 +120,7 @@ fn runs(program: &Path) -> bool {
 }
 
 impl Workload {
-    /// What differs between the targets when it runs on them.
+    /// Differences between the targets when the workload runs on them.
     pub(super) fn note(self, targets: &[Target]) -> Option<String> {
         match self {
             _ if self.is_pgbench() => Some(oltp::pgbench::note(targets)),
@@ -129,8 +129,8 @@ impl Workload {
         }
     }
 
-    /// Runs it once on `target`, in a directory that is fresh and removed after it, beside what is
-    /// asked for.
+    /// Runs the workload once on `target`, in a fresh directory that is removed afterwards, beside
+    /// the given writer.
     pub(super) fn run(
         self,
         target: &mut Target,
@@ -147,7 +147,7 @@ impl Workload {
         let mut outcome = outcome?;
         for measured in &mut outcome {
             let _ = write!(measured.title, ", beside {beside}");
-            // What the device got is the writer's, too.
+            // The device also got the writer's requests.
             measured.below = Below::default();
         }
         Ok(outcome)
@@ -196,7 +196,7 @@ impl Workload {
             Self::Linkbench => oltp::sysbench::run(target, &dir, sizes, shared, &oltp::LINKBENCH),
             Self::Copy => copy::copy(target, &dir, shared),
         };
-        // A remount may have moved it.
+        // A remount may have moved the directory.
         let dir = target.work_dir().join(name);
         let removed =
             fs::remove_dir_all(&dir).with_context(|| format!("removing {}", dir.display()));

@@ -1,4 +1,4 @@
-//! Work on names: create, rename, unlink, stat; on a mount, and through the library.
+//! Workloads on names: create, rename, unlink, stat; on a mount, and through the library.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use super::measured::{Below, Measured, Meter, Outcome};
 use crate::compare::Better;
 use crate::compare::{Sizes, Target};
 
-/// Files of the stat workload.
+/// Number of files of the stat workload.
 const STAT_FILES: u32 = 1_000;
 
-/// A directory to work on names in.
+/// A directory in which names are created, renamed and removed.
 trait Dir: Sync {
     fn create(&self, name: &str) -> Result<()>;
     fn rename(&self, from: &str, to: &str) -> Result<()>;
@@ -36,7 +36,7 @@ impl Dir for PathBuf {
     }
 }
 
-/// A directory of a volume that is open as a library, and whoever works in it.
+/// A directory of a volume that is open as a library, with the caller's credentials.
 struct Inside<'v> {
     fs: &'v Fs,
     dir: Ino,
@@ -44,7 +44,7 @@ struct Inside<'v> {
 }
 
 impl Dir for Inside<'_> {
-    // As a program would with the kernel below it: each call finds its names first.
+    // As for a program above the kernel, each call looks its names up first.
     fn create(&self, name: &str) -> Result<()> {
         match self.fs.lookup(self.dir, name.as_bytes()) {
             Err(e) if e.errno() == libc::ENOENT => {}
@@ -79,7 +79,7 @@ impl Dir for Inside<'_> {
 
 type Step = fn(&dyn Dir, u32) -> Result<()>;
 
-/// What is done, one step after the other; the titles name the number of threads.
+/// The steps, one after the other; the titles include the number of threads.
 fn steps() -> [(&'static str, Step); 3] {
     [
         ("create", |dir, i| dir.create(&format!("file-{i}"))),
@@ -90,7 +90,7 @@ fn steps() -> [(&'static str, Step); 3] {
     ]
 }
 
-/// Runs the steps, each by a thread per directory; on a mounted target, settled before each.
+/// Runs the steps, each with a thread per directory; a mounted target is settled before each.
 fn work(target: Option<&Target>, dirs: &[&dyn Dir], each: u32, how: &str) -> Result<Outcome> {
     let operations = f64::from(each) * dirs.len() as f64;
     let mut outcome = Vec::new();
@@ -150,8 +150,8 @@ pub(super) fn names(target: &Target, dir: &Path, sizes: &Sizes, threads: u32) ->
     on_mount(target, dir, sizes.names, threads, &threads_of(threads))
 }
 
-/// The same through the library, where the target has one: in the same process, with no kernel file
-/// system. The others do it as they always do.
+/// The same through the library, for targets that have one: in this process, without the kernel's
+/// file system. Other targets run it on the mount.
 pub(super) fn library(target: &mut Target, dir: &Path, sizes: &Sizes) -> Result<Outcome> {
     let mut outcome = Vec::new();
     let how = |threads| format!("library, {}", threads_of(threads));

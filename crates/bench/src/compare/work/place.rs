@@ -1,4 +1,5 @@
-//! Where a workload works: a mounted directory, or a volume of StetFS that is open in this process.
+//! The place of a workload: a mounted directory, or a volume of StetFS that is open in this
+//! process.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
@@ -17,30 +18,30 @@ pub(crate) enum Place<'a> {
     Library(&'a Fs),
 }
 
-/// How a file is opened.
+/// The way in which a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum How {
-    /// To read it.
+    /// For reading.
     Read,
-    /// To write in its middle.
+    /// For writing in its middle.
     Write,
-    /// To read it and to write at its end.
+    /// For reading, and for writing at its end.
     Append,
-    /// It is made, or emptied.
+    /// For writing; it is created, or emptied.
     Create,
-    /// To write at its end; it is made if lacking.
+    /// For writing at its end; it is created if it does not exist.
     Log,
 }
 
 /// An open file of a place.
 pub(super) enum Opened<'a> {
-    /// Of a mount.
+    /// A file of a mount.
     File(File),
-    /// Of a volume.
+    /// A file of a volume.
     Library { fs: &'a Fs, ino: Ino, open: OpenRef },
 }
 
-/// What is there, or nothing if it is not.
+/// The value; `None` if the file does not exist.
 fn there<T>(found: std::result::Result<T, FsError>) -> Result<Option<T>> {
     match found {
         Err(e) if e.errno() == libc::ENOENT => Ok(None),
@@ -48,7 +49,7 @@ fn there<T>(found: std::result::Result<T, FsError>) -> Result<Option<T>> {
     }
 }
 
-/// The same of the system.
+/// The same for calls of the system.
 fn there_on_mount<T>(found: std::io::Result<T>) -> Result<Option<T>> {
     match found {
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
@@ -56,7 +57,7 @@ fn there_on_mount<T>(found: std::io::Result<T>) -> Result<Option<T>> {
     }
 }
 
-/// An inode that a lookup holds: it stays, whoever removes its name.
+/// An inode held by a lookup: it exists even if its name is removed.
 struct Held<'a> {
     fs: &'a Fs,
     ino: Ino,
@@ -68,7 +69,7 @@ impl Drop for Held<'_> {
     }
 }
 
-/// The inode of a path, none if there is none.
+/// The inode at a path; `None` if there is none.
 fn look_up<'a>(fs: &'a Fs, path: &str) -> Result<Option<Held<'a>>> {
     let mut held: Option<Held<'a>> = None;
     for name in path.split('/') {
@@ -80,7 +81,7 @@ fn look_up<'a>(fs: &'a Fs, path: &str) -> Result<Option<Held<'a>>> {
     Ok(held)
 }
 
-/// The directory of a path, none for the root, and the name in it.
+/// The directory of a path (`None` for the root), and the name in it.
 fn parent<'a, 'p>(fs: &'a Fs, path: &'p str) -> Result<(Option<Held<'a>>, &'p [u8])> {
     let Some((dir, name)) = path.rsplit_once('/') else {
         return Ok((None, path.as_bytes()));
@@ -89,13 +90,12 @@ fn parent<'a, 'p>(fs: &'a Fs, path: &'p str) -> Result<(Option<Held<'a>>, &'p [u
     Ok((Some(held), name.as_bytes()))
 }
 
-/// The number of such a directory.
+/// The inode number of such a directory.
 fn number(dir: &Option<Held<'_>>) -> Ino {
     dir.as_ref().map_or(ROOT_INO, |dir| dir.ino)
 }
 
-/// Opens a file of a volume, as a program would with the kernel above: its name is looked for
-/// first.
+/// Opens a file of a volume. As for a program above the kernel, its name is looked up first.
 fn open_in<'a>(fs: &'a Fs, path: &str, how: How) -> Result<Option<Opened<'a>>> {
     let ctx = Ctx::default();
     let flags = match how {
@@ -103,7 +103,7 @@ fn open_in<'a>(fs: &'a Fs, path: &str, how: How) -> Result<Option<Opened<'a>>> {
         How::Write | How::Append | How::Log => libc::O_RDWR,
         How::Create => libc::O_WRONLY | libc::O_TRUNC,
     };
-    // Another thread may make or remove it in between.
+    // Another thread may create or remove it in between.
     loop {
         if let Some(found) = look_up(fs, path)?
             && let Some(open) = there(fs.open_inode(&ctx, found.ino, flags))?
@@ -141,7 +141,7 @@ impl Place<'_> {
         }
     }
 
-    /// Opens a file; none if there is none and it is not to be made.
+    /// Opens a file; `None` if it does not exist and is not to be created.
     pub(super) fn open(&self, path: &str, how: How) -> Result<Option<Opened<'_>>> {
         let root = match self {
             Place::Mounted(root) => root,
@@ -158,13 +158,13 @@ impl Place<'_> {
         Ok(there_on_mount(options.open(root.join(path)))?.map(Opened::File))
     }
 
-    /// As [`Place::open`], of a file that is made or must be there.
+    /// As [`Place::open`], for a file that is created or must exist.
     pub(super) fn must_open(&self, path: &str, how: How) -> Result<Opened<'_>> {
         self.open(path, how)?
             .with_context(|| format!("there is no {path}"))
     }
 
-    /// Removes a file; false if there is none.
+    /// Removes a file; false if it does not exist.
     pub(super) fn remove(&self, path: &str) -> Result<bool> {
         match self {
             Place::Mounted(root) => Ok(there_on_mount(fs::remove_file(root.join(path)))?.is_some()),
@@ -175,7 +175,7 @@ impl Place<'_> {
         }
     }
 
-    /// Asks for the attributes of a file; false if there is none.
+    /// Reads the attributes of a file; false if it does not exist.
     pub(super) fn stat(&self, path: &str) -> Result<bool> {
         match self {
             Place::Mounted(root) => Ok(there_on_mount(fs::metadata(root.join(path)))?.is_some()),
@@ -183,8 +183,8 @@ impl Place<'_> {
         }
     }
 
-    /// Says that this thread is one of several: in a volume it is then that of the processor of
-    /// this number, for journals with lanes.
+    /// Registers this thread as one of several: in a volume it acts as the thread of the processor
+    /// of this number, for journals with lanes.
     pub(super) fn work_as(&self, thread: u16) {
         if let Place::Library(_) = self {
             serve_processor(thread);
@@ -193,7 +193,7 @@ impl Place<'_> {
 }
 
 impl Opened<'_> {
-    /// Writes all of it there.
+    /// Writes all bytes at offset `at`.
     pub(super) fn write_at(&self, at: u64, bytes: &[u8]) -> Result<()> {
         match self {
             Opened::File(file) => Ok(file.write_all_at(bytes, at)?),
@@ -209,7 +209,7 @@ impl Opened<'_> {
         }
     }
 
-    /// Writes at the end. In a volume two threads may both take the same place for it.
+    /// Writes at the end. In a volume two threads may write at the same offset.
     pub(super) fn append(&mut self, bytes: &[u8]) -> Result<()> {
         match self {
             Opened::File(file) => Ok(file.write_all(bytes)?),
@@ -220,8 +220,8 @@ impl Opened<'_> {
         }
     }
 
-    /// Reads until nothing comes, as Filebench does. `read_to_end` would ask for all attributes
-    /// first, which FUSE does not keep.
+    /// Reads to the end, as Filebench does. `read_to_end` would first ask for all attributes, which
+    /// FUSE does not cache.
     pub(super) fn read_whole(&mut self, buffer: &mut [u8]) -> Result<()> {
         match self {
             Opened::File(file) => while file.read(buffer)? > 0 {},
@@ -235,7 +235,7 @@ impl Opened<'_> {
         Ok(())
     }
 
-    /// Empties it.
+    /// Truncates it to 0 bytes.
     pub(super) fn empty(&self) -> Result<()> {
         match self {
             Opened::File(file) => Ok(file.set_len(0)?),

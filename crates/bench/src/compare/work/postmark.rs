@@ -1,5 +1,5 @@
-//! The mix of PostMark (Katcher, Network Appliance TR-3022, 1997), with a driver of our own: the
-//! small files of a mail or news server. One thread, no syncs.
+//! The mix of PostMark (Katcher, Network Appliance TR-3022, 1997), reimplemented: the small files
+//! of a mail or news server. One thread, no syncs.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -11,18 +11,18 @@ use super::measured::{Measured, Meter, Outcome};
 use crate::compare::Better;
 use crate::compare::{Postmark, Sizes, Target};
 
-/// The files that exist.
+/// The existing files.
 struct Pool<'a> {
     dir: &'a Path,
     mix: Postmark,
     rng: fastrand::Rng,
-    /// What files are pieces of: random printable characters, as many as two of the largest files
-    /// have.
+    /// The source of all content: random printable characters, twice as many as in the largest
+    /// file.
     source: Vec<u8>,
     buffer: Vec<u8>,
     /// Number and size in bytes of each.
     files: Vec<(u32, usize)>,
-    /// The number of the next one.
+    /// The number of the next file.
     next: u32,
 }
 
@@ -64,7 +64,7 @@ impl<'a> Pool<'a> {
         Ok(())
     }
 
-    /// Deletes any file; false if there is none.
+    /// Deletes a random file; false if there is none.
     fn delete(&mut self) -> Result<bool> {
         if self.files.is_empty() {
             return Ok(false);
@@ -84,7 +84,7 @@ impl<'a> Pool<'a> {
         Ok(())
     }
 
-    /// Appends so much that the file is not larger than the largest.
+    /// Appends without exceeding the largest size.
     fn append(&mut self) -> Result<()> {
         if self.files.is_empty() {
             return Ok(());
@@ -115,8 +115,8 @@ impl<'a> Pool<'a> {
     }
 }
 
-/// A part of the work, so many times. Nothing is synced within its time; what the device gets
-/// counts until all of it is there.
+/// Runs a part of the work `times` times. Nothing is synced within its time; the requests to the
+/// device are counted until everything is written back.
 fn part(
     target: &Target,
     (title, unit): (&str, &'static str),

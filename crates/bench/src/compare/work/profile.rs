@@ -1,5 +1,5 @@
-//! Server profiles, after Filebench's `varmail.f`, `fileserver.f` and `webserver.f`: its
-//! parameters, with a driver of our own.
+//! Server profiles with the parameters of Filebench's `varmail.f`, `fileserver.f` and
+//! `webserver.f`, reimplemented.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,15 +16,15 @@ use crate::compare::{Sizes, Target};
 #[derive(Clone, Copy)]
 pub(super) struct Profile {
     title: &'static str,
-    /// Files that exist, on average.
+    /// Mean number of existing files.
     files: u64,
-    /// Names of files for each that exists: where files are made and deleted there are more.
+    /// Number of names per existing file: more than one where files are created and deleted.
     names: u64,
-    /// Files in a directory.
+    /// Number of files per directory.
     per_directory: u64,
     /// Mean size of a file, bytes.
     file: usize,
-    /// Mean size of what is appended, bytes.
+    /// Mean size of an append, bytes.
     append: usize,
     threads: u64,
     step: fn(&mut Worker<'_>) -> Result<u64>,
@@ -42,8 +42,8 @@ pub(super) const VARMAIL: Profile = Profile {
     step: mail,
 };
 
-/// `nfiles=10000, meandirwidth=20, meanfilesize=128k, meanappendsize=16k, nthreads=50`; fewer files
-/// ([`Sizes`]), so that a round does not only make them.
+/// `nfiles=10000, meandirwidth=20, meanfilesize=128k, meanappendsize=16k, nthreads=50`; with fewer
+/// files ([`Sizes`]), so that a round does more than creating them.
 const FILESERVER: Profile = Profile {
     title: "fileserver, 50 threads",
     files: 2_000,
@@ -55,8 +55,7 @@ const FILESERVER: Profile = Profile {
     step: serve,
 };
 
-/// `nfiles=1000, meandirwidth=20, filesize=16k, meanappendsize=16k`, and 16 threads in place of
-/// 100.
+/// `nfiles=1000, meandirwidth=20, filesize=16k, meanappendsize=16k`, and 16 threads instead of 100.
 const WEBSERVER: Profile = Profile {
     title: "webserver, 16 threads",
     files: 1_000,
@@ -70,42 +69,42 @@ const WEBSERVER: Profile = Profile {
 
 /// The longest read, bytes (`iosize=1m`).
 const READ: usize = 1 << 20;
-/// Bytes that a thread writes to the log before it begins anew.
+/// Bytes that a thread writes to the log before the log begins anew.
 const LARGEST_LOG: u64 = 4 << 20;
 
-/// Pages that one answer of the web server reads.
+/// Number of pages that one answer of the web server reads.
 const PAGES: u64 = 10;
 
-/// A thread at work.
+/// A working thread.
 struct Worker<'a> {
     profile: Profile,
     place: &'a Place<'a>,
     rng: fastrand::Rng,
-    /// Text, as mail and documents are: it packs to about a third.
+    /// Text like that of mails and documents: it compresses to about a third.
     text: Arc<Vec<u8>>,
     buffer: Vec<u8>,
     /// The web server's log, which stays open.
     log: Option<Opened<'a>>,
-    /// Bytes written to it since it was begun by this thread.
+    /// Bytes that this thread wrote to it since it last began anew.
     logged: u64,
 }
 
 impl Worker<'_> {
-    /// A file of the set, which may exist or not.
+    /// A name of the set, whose file may exist or not.
     fn any(&mut self) -> String {
         let n = self.rng.u64(0..self.profile.files * self.profile.names);
         path(n, &self.profile)
     }
 
-    /// So many bytes on average: from none to twice that, as Filebench's gamma distribution about
-    /// does.
+    /// A piece of text of random length, from 0 to twice the mean, similar to Filebench's gamma
+    /// distribution.
     fn some(&mut self, mean: usize) -> &[u8] {
         let len = self.rng.usize(0..=2 * mean);
         let from = self.rng.usize(0..self.text.len() - 2 * mean);
         self.text.get(from..from + len).unwrap_or_default()
     }
 
-    // Another thread may have deleted what is looked for; that is an operation, too.
+    // Another thread may have deleted the file; that counts as an operation, too.
     fn delete(&mut self) -> Result<u64> {
         self.place.remove(&self.any())?;
         Ok(1)
@@ -145,7 +144,8 @@ impl Worker<'_> {
         Ok(3)
     }
 
-    /// To a log of all threads, which begins anew when it is large: it is not what is measured.
+    /// Appends to the common log, which begins anew when it is large: its size is not part of the
+    /// measurement.
     fn append_to_log(&mut self) -> Result<u64> {
         let mut log = match self.log.take() {
             Some(log) => log,
@@ -208,18 +208,19 @@ pub(crate) fn text(bytes: usize) -> Vec<u8> {
 }
 
 impl Profile {
-    /// With so many files.
+    /// The profile with so many files.
     pub(super) fn of(self, files: u64) -> Self {
         Self { files, ..self }
     }
 
-    /// With so many threads.
+    /// The profile with so many threads.
     pub(super) fn by(self, threads: u64) -> Self {
         Self { threads, ..self }
     }
 }
 
-/// The threads of a profile, with its files made: as many of the set as exist on average later.
+/// The threads of a profile, after its files are made: as many of the set as exist on average
+/// later.
 pub(super) fn hands<'a>(profile: &Profile, place: &'a Place<'a>) -> Result<Vec<Hand<'a>>> {
     let text = Arc::new(text(4 << 20));
     let names = profile.files * profile.names;
@@ -277,7 +278,7 @@ pub(super) fn webserver(target: &Target, dir: &Path, sizes: &Sizes) -> Result<Ou
     run(&WEBSERVER, target, dir, sizes)
 }
 
-/// LDJ's figure 4 has it with 50000 files beside the 10000.
+/// LDJ's figure 4 has it with 50000 files, beside the one with 10000.
 pub(super) fn fileserver_mf(target: &Target, dir: &Path, sizes: &Sizes) -> Result<Outcome> {
     let profile = Profile {
         title: "fileserver, many files, 50 threads",

@@ -1,4 +1,5 @@
-//! The same work by more and more threads: whether they hold each other up (Z-Journal, §5).
+//! The same work with increasing numbers of threads, to see whether they block each other
+//! (Z-Journal, §5).
 
 use anyhow::Result;
 use std::path::Path;
@@ -10,20 +11,20 @@ use super::profile;
 use crate::compare::Better;
 use crate::compare::{Sizes, Target};
 
-/// A write, bytes.
+/// Size of a write, bytes.
 const PAGE: usize = 4096;
-/// Pages of a file that is overwritten.
+/// Number of pages of an overwritten file.
 const PAGES: u64 = 1024;
-/// All threads together make so many files for each that the workload on names has. Five numbers of
-/// threads then leave room in the 65,536 inodes of an image of 1 GiB.
+/// Files that all threads together make, in multiples of the workload on names. Five numbers of
+/// threads then fit into the 65,536 inodes of an image of 1 GiB.
 const NAMES: u32 = 2;
 
-/// What each thread does.
+/// The work of each thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
-    /// Makes empty files in a directory of its own.
+    /// Creates empty files in a directory of its own.
     Create,
-    /// Makes files of a page, in a directory of its own.
+    /// Creates files of one page, in a directory of its own.
     Files,
     /// Appends a page to a file of its own, and syncs it.
     Append,
@@ -34,10 +35,10 @@ pub(crate) enum Work {
 }
 
 impl Work {
-    /// All of it.
+    /// The standard kinds of work.
     pub(crate) const ALL: [Self; 4] = [Self::Create, Self::Append, Self::Overwrite, Self::Varmail];
 
-    /// What it is called in a report.
+    /// Its title in a report.
     pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Create => "create",
@@ -56,7 +57,7 @@ impl Work {
         }
     }
 
-    /// The result of so many operations in so many seconds.
+    /// The result of `operations` operations in `seconds` seconds.
     pub(crate) fn measured(
         self,
         threads: u32,
@@ -73,7 +74,7 @@ impl Work {
         }
     }
 
-    /// The threads of this work, with all made that they need.
+    /// The threads of this work, after everything that they need is created.
     pub(crate) fn hands<'a>(
         self,
         place: &'a Place<'a>,
@@ -118,7 +119,7 @@ fn creating<'a>(place: &'a Place<'a>, dir: String, files: u32, filled: bool) -> 
 
 fn appending<'a>(place: &'a Place<'a>, dir: &str) -> Result<Hand<'a>> {
     let file = place.must_open(&format!("{dir}/log"), How::Create)?;
-    // That the file itself becomes durable is not what is measured.
+    // The first sync of the file itself is not measured.
     file.sync()?;
     let mut at = 0;
     Ok(Box::new(move || {
@@ -140,7 +141,7 @@ fn overwriting<'a>(place: &'a Place<'a>, dir: &str) -> Result<Hand<'a>> {
     let (mut n, mut page) = (0u64, [0; PAGE]);
     Ok(Box::new(move || {
         page[..8].copy_from_slice(&n.to_le_bytes());
-        // A fixed scatter over all pages: the multiplier is prime to their count.
+        // A fixed permutation of all pages: the multiplier is coprime to their number.
         let at = n.wrapping_mul(2_654_435_761) % PAGES * PAGE as u64;
         file.write_at(at, &page)?;
         file.sync()?;
@@ -149,7 +150,7 @@ fn overwriting<'a>(place: &'a Place<'a>, dir: &str) -> Result<Hand<'a>> {
     }))
 }
 
-/// The work on a mount, by each number of threads.
+/// The work on a mount, with each number of threads.
 pub(super) fn mounted(work: Work, target: &Target, dir: &Path, sizes: &Sizes) -> Result<Outcome> {
     let each = |&threads: &u32| {
         let root = dir.join(format!("by-{threads}"));

@@ -1,4 +1,4 @@
-//! What several runs use.
+//! Inputs that several runs share.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use super::database::Programs;
 
-/// What several runs use: the repository to clone, the tree to copy, programs.
+/// Inputs that several runs share: the repository to clone, the tree to copy, programs.
 pub(in crate::compare) struct Shared {
     pub(super) sqlite3: PathBuf,
     pub(super) git: std::result::Result<PathBuf, String>,

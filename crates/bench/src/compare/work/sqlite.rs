@@ -1,7 +1,7 @@
 //! SQLite transactions of one row, through the `sqlite3` program.
 //!
-//! The program and not a library: so any build of SQLite can be measured, e.g. one with batch
-//! atomic writes.
+//! It uses the program, not the library, so that any build of SQLite can be measured, e.g. one with
+//! batch atomic writes.
 
 use std::io::Write;
 use std::path::Path;
@@ -14,7 +14,7 @@ use super::shared::Shared;
 use crate::compare::Better;
 use crate::compare::{Sizes, Target};
 
-/// Rows in the table before the clock starts, so that its B-tree has some depth.
+/// Number of rows before the start, so that the B-tree has some depth.
 const ROWS: u32 = 10_000;
 
 fn sqlite3(program: &Path, database: &Path, script: &str) -> Result<String> {
@@ -26,7 +26,7 @@ fn sqlite3(program: &Path, database: &Path, script: &str) -> Result<String> {
         .stderr(Stdio::piped())
         .spawn()
         .with_context(|| format!("cannot run {}", program.display()))?;
-    // It prints next to nothing while it reads, so writing all first cannot block.
+    // sqlite3 prints almost nothing while it reads, so writing all input first cannot block.
     if let Some(mut input) = child.stdin.take() {
         input.write_all(script.as_bytes())?;
     }

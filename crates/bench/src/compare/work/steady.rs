@@ -1,5 +1,4 @@
-//! How long requests take just after a mount, and when the server has run for a while and its cache
-//! is full.
+//! Latency just after a mount, and when the server has run for a while and its cache is full.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -14,27 +13,27 @@ use super::measured::{Measured, Outcome};
 use super::stream::noise;
 use crate::compare::{Sizes, Target};
 
-/// Bytes of an append that is synced.
+/// Size of a synced append, bytes.
 const APPEND: usize = 80 << 10;
-/// Bytes of a read.
+/// Size of a read, bytes.
 const READ: usize = 64 << 10;
-/// Bytes of a call that fills the cache.
+/// Size of a write that fills the cache, bytes.
 const CALL: usize = 1 << 20;
-/// A phase appends so many times what the sequential workload writes at most, so that it fits.
+/// Most bytes that a phase appends, in multiples of the sequential workload's, so that they fit.
 const MOST: u64 = 2;
 
-/// What is told of the calls.
+/// The reported percentiles.
 const POINTS: [(&str, f64); 4] = [("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("max", 1.0)];
 
-/// Microseconds that the calls of one phase took.
+/// Latencies of one phase, microseconds.
 #[derive(Default)]
 struct Phase {
     appends: Vec<f64>,
     reads: Vec<f64>,
 }
 
-/// Appends with an fsync and random reads that no cache of the kernel's has, in turns, for
-/// `profile_seconds` from the mount on; again when as much was written as fills a cache of twice
+/// Alternates appends with an fsync and random reads that no kernel cache serves, for
+/// `profile_seconds` after a mount; and again after enough was written to fill a cache of twice
 /// `stream_bytes`.
 pub(super) fn steady(target: &mut Target, name: &str, sizes: &Sizes) -> Result<Outcome> {
     let path = target.work_dir().join(name).join("source");
@@ -69,7 +68,7 @@ fn fill(path: &Path, bytes: u64) -> Result<()> {
 
 fn phase(dir: &Path, name: &str, sizes: &Sizes) -> Result<Phase> {
     let source = File::open(dir.join("source"))?;
-    // Nothing is to be read ahead.
+    // Read-ahead is off.
     fadvise(&source, 0, None, Advice::Random)?;
     let pieces = fs::metadata(dir.join("source"))?.len() / READ as u64;
     ensure!(pieces > 0, "the file to read from is shorter than a read");
@@ -88,12 +87,12 @@ fn phase(dir: &Path, name: &str, sizes: &Sizes) -> Result<Phase> {
         log.sync_all()?;
         phase.appends.push(start.elapsed().as_secs_f64() * 1e6);
 
-        // A fixed scatter over all pieces: the multiplier is prime to any count of interest.
+        // A fixed permutation of all pieces: the multiplier is coprime to any relevant number.
         let at = i.wrapping_mul(2_654_435_761) % pieces * READ as u64;
         let start = Instant::now();
         source.read_exact_at(&mut buffer, at)?;
         phase.reads.push(start.elapsed().as_secs_f64() * 1e6);
-        // The next time it comes from below the kernel's cache, too.
+        // The next read of it is served from below the kernel's cache, too.
         let len = std::num::NonZeroU64::new(READ as u64);
         fadvise(&source, at, len, Advice::DontNeed)?;
         i += 1;

@@ -1,4 +1,4 @@
-//! Sequential writing and reading.
+//! Sequential writing and reading of a large file.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -13,7 +13,7 @@ use crate::compare::{Sizes, Target};
 const CALL: usize = 1 << 20;
 const SMALL_CALL: usize = 4 << 10;
 
-/// Bytes that do not compress, so that no layer below can cheat.
+/// Incompressible bytes, so that no layer below has an advantage by compression.
 pub(super) fn noise(bytes: usize) -> Vec<u8> {
     let mut buffer = vec![0u8; bytes];
     let mut state = 0x9E37_79B9_7F4A_7C15u64;
@@ -57,7 +57,7 @@ fn measured(title: &str, value: f64, below: Below) -> Measured {
     }
 }
 
-/// In small calls, as programs that know no better.
+/// Writes in small calls, as simple programs do.
 pub(super) fn small(target: &Target, dir: &Path, sizes: &Sizes) -> Result<Outcome> {
     let title = "sequential write by 4 KiB + fsync";
     Ok(vec![write(

@@ -1,4 +1,4 @@
-//! How long a small durable write takes.
+//! Latency of a small durable write.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -20,7 +20,7 @@ const PAGE: usize = 4096;
 pub(super) fn append(target: &Target, dir: &Path, sizes: &Sizes) -> Result<Outcome> {
     let mut file = File::create_new(dir.join("log"))?;
     let page = [0x5A; PAGE];
-    // The first sync makes the file itself durable; that is not what is measured.
+    // The first sync makes the file itself durable, which is not measured.
     file.sync_all()?;
     let meter = Meter::start(target)?;
     let latencies = timed(sizes, || {
@@ -35,7 +35,7 @@ pub(super) fn append(target: &Target, dir: &Path, sizes: &Sizes) -> Result<Outco
     ))
 }
 
-/// Microseconds that each of the syncs took.
+/// The latencies of the syncs, microseconds.
 fn timed(sizes: &Sizes, mut sync: impl FnMut() -> Result<()>) -> Result<Vec<f64>> {
     (0..sizes.syncs)
         .map(|_| {
@@ -46,7 +46,7 @@ fn timed(sizes: &Sizes, mut sync: impl FnMut() -> Result<()>) -> Result<Vec<f64>
         .collect()
 }
 
-/// The same through the library, where the target has one. The others do it as they always do.
+/// The same through the library, for targets that have one. Other targets run it on the mount.
 pub(super) fn append_library(target: &mut Target, dir: &Path, sizes: &Sizes) -> Result<Outcome> {
     const NAME: &[u8] = b"append-library";
     let page = [0x5A; PAGE];
@@ -109,7 +109,7 @@ pub(super) fn overwrite(target: &Target, dir: &Path, sizes: &Sizes) -> Result<Ou
     let meter = Meter::start(target)?;
     for i in 0..u64::from(sizes.syncs) {
         page[..8].copy_from_slice(&i.to_le_bytes());
-        // A fixed scatter over all pages: the multiplier is prime to any page count of interest.
+        // A fixed permutation of all pages: the multiplier is coprime to any relevant page count.
         let at = i.wrapping_mul(2_654_435_761) % pages * PAGE as u64;
         let start = Instant::now();
         file.write_all_at(&page, at)?;

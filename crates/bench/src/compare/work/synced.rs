@@ -1,4 +1,4 @@
-//! What a sync waits for when some time passed since the write (iJournaling, §6.2).
+//! Latency of a sync some time after the write (iJournaling, §6.2).
 
 use std::fs::File;
 use std::io::Write;
@@ -11,9 +11,9 @@ use anyhow::Result;
 use super::measured::{Measured, Outcome};
 use crate::compare::{Sizes, Target};
 
-/// Written before each sync, bytes.
+/// Bytes written before each sync.
 const PIECE: usize = 80_000;
-/// Between writing and syncing.
+/// The pause between writing and syncing.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The latency of fsync.

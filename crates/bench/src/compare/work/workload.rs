@@ -1,11 +1,11 @@
-//! The workloads by name.
+//! The workloads and their names.
 
 /// One workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Workload {
     /// Append 4 KiB, `fsync`.
     AppendFsync,
-    /// The same, StetFS as a library: without FUSE.
+    /// The same with StetFS as a library, without FUSE.
     AppendLibrary,
     /// Overwrite 4 KiB at random in a written file, `fdatasync`.
     OverwriteFdatasync,
@@ -15,27 +15,27 @@ pub enum Workload {
     PausedFsync,
     /// Calls that need no device, beside a thread that writes much and syncs it.
     BehindSync,
-    /// Append 4 KiB, `fsync`, in one, two and four threads.
+    /// Append 4 KiB, `fsync`, with one, two and four threads.
     FsyncThreads,
-    /// Overwrite 4 KiB, `fsync`, in as many.
+    /// Overwrite 4 KiB, `fsync`, with one, two and four threads.
     OverwriteThreads,
-    /// Create empty files, in as many.
+    /// Create empty files, with one, two and four threads.
     CreateThreads,
-    /// Create files of 4 KiB, in as many.
+    /// Create files of 4 KiB, with one, two and four threads.
     FilesThreads,
-    /// Varmail, in as many.
+    /// Varmail, with one, two and four threads.
     VarmailThreads,
     /// Create, rename and unlink empty files, one thread.
     Names1,
     /// The same with two threads, each in a directory of its own.
     Names2,
-    /// The same with one and two threads, StetFS as a library: without FUSE.
+    /// The same with one and two threads and StetFS as a library, without FUSE.
     NamesLibrary,
-    /// `stat` of files that are cached.
+    /// `stat` of cached files.
     Stat,
-    /// Open, read and close small files that are cached.
+    /// Open, read and close small cached files.
     OpenReadClose,
-    /// List a directory of some thousand names that is cached.
+    /// List a cached directory of several thousand names.
     RepeatedListing,
     /// Write a file in 1 MiB calls and `fsync` it; read it again with cold caches.
     Stream,
@@ -43,17 +43,17 @@ pub enum Workload {
     SmallStream,
     /// `git clone` of a local repository.
     GitClone,
-    /// SQLite, one row a transaction, rollback journal.
+    /// SQLite, one row per transaction, rollback journal.
     SqliteDelete,
-    /// The same, the journal truncated and not deleted, as on phones.
+    /// The same with the journal truncated instead of deleted, as on phones.
     SqliteTruncate,
-    /// SQLite, one row a transaction, write-ahead log.
+    /// SQLite, one row per transaction, write-ahead log.
     SqliteWal,
     /// SQLite under statements like those of Facebook's application on a phone.
     SqliteFacebook,
-    /// The same like those of Gmail's.
+    /// The same with statements like Gmail's.
     SqliteGmail,
-    /// The same as AndroBench does: rows inserted, then updated, then deleted.
+    /// The same with AndroBench's: rows are inserted, then updated, then deleted.
     SqliteAndrobench,
     /// Filebench's varmail: mail files that are made, appended to with fsync, read and deleted, 16
     /// threads.
@@ -64,7 +64,7 @@ pub enum Workload {
     FileserverMf,
     /// Filebench's webserver: ten small files read whole for each append to a log, 16 threads.
     Webserver,
-    /// PostMark's mix: small files that are made, read, appended to and deleted, without a sync.
+    /// PostMark's mix: small files that are created, read, appended to and deleted, without a sync.
     Postmark,
     /// PostgreSQL under pgbench: small transactions of several clients.
     Oltp,
@@ -72,16 +72,16 @@ pub enum Workload {
     Ycsb,
     /// The same with the transactions of TPC-C.
     Tpcc,
-    /// MariaDB under sysbench: its mix of reads and writes, of several clients.
+    /// MariaDB under sysbench: its mix of reads and writes, from several clients.
     Sysbench,
     /// The same with a load like LinkBench's: the nodes and links of a social graph.
     Linkbench,
-    /// Copy files that do not compress, and `syncfs`.
+    /// Copy incompressible files, and `syncfs`.
     Copy,
 }
 
 impl Workload {
-    /// All of them.
+    /// All workloads.
     pub const ALL: [Self; 37] = [
         Self::AppendFsync,
         Self::AppendLibrary,

@@ -1,19 +1,20 @@
-//! SQLite without a journal file, where the volume can have that (docs/atomic.md).
+//! Advice on SQLite without a journal file, for volumes that can have atomic writes
+//! (docs/atomic.md).
 
 use serde::Serialize;
 use serde_json::Value;
 use stetfs::low::VolumeInfo;
 
-/// Says whether SQLite was built for it.
+/// The shell command that says whether SQLite was built with batch atomic writes.
 const BUILT: &str = "sqlite3 :memory: 'PRAGMA compile_options' | grep BATCH_ATOMIC";
 
-/// Other options, what they ask for and what they cost.
+/// An alternative to the recommended options: its condition and its cost.
 #[derive(Debug, Serialize)]
 pub(super) struct Alternative {
     pub options: String,
     #[serde(rename = "if")]
     pub condition: &'static str,
-    /// The command that finds out.
+    /// The command that checks the condition.
     pub command: &'static str,
     pub because: &'static str,
     pub costs: Vec<String>,
@@ -31,14 +32,14 @@ fn with(journal: &str, costs: Vec<String>) -> Alternative {
     }
 }
 
-/// What a mount with `atomic` costs, whatever its journal.
+/// The cost of a mount with `atomic`, whatever its journal.
 fn requests() -> String {
     "a request for each open, and one or two for each close".into()
 }
 
-/// Of a journal that does not take data so far.
+/// The cost where data did not go through the journal before.
 fn data() -> String {
-    "data of all files goes through the journal, and home later: it is written twice".into()
+    "data of all files is written twice: to the journal, and later to its home location".into()
 }
 
 fn limit(bytes: Option<u64>) -> String {
@@ -47,12 +48,12 @@ fn limit(bytes: Option<u64>) -> String {
         None => "a quarter of the journal".into(),
     };
     format!(
-        "a transaction of more than {most}, or a quarter of cache=, is written to free blocks first: it takes that \
-         room until it ends, and may leave the file in more pieces"
+        "a transaction of more than {most}, or a quarter of cache=, is written to free blocks \
+         first: it needs that space until it ends, and may fragment the file"
     )
 }
 
-/// For a volume that is not mounted.
+/// The alternative for a volume that is not mounted.
 pub(super) fn of_volume(info: &VolumeInfo) -> Option<Alternative> {
     let journal = info.journal.as_ref()?;
     if info.refused.is_some() {
@@ -62,13 +63,14 @@ pub(super) fn of_volume(info: &VolumeInfo) -> Option<Alternative> {
         data(),
         requests(),
         limit(Some(journal.largest_transaction)),
-        "after a crash StetFS replays the log, and nobody else; with journal=data the kernel and e2fsck do, too"
+        "after a crash only StetFS replays the log; with journal=data the kernel and e2fsck do, too"
             .into(),
     ];
     Some(with("ldj", costs))
 }
 
-/// For a mount, by what `stat` says of it. One whose journal takes data keeps that.
+/// The alternative for a mount, by the answer of `stat`. A mount whose data goes through the
+/// journal keeps its preset.
 pub(super) fn of_mount(stat: &Value) -> Option<Alternative> {
     let shown = stat.pointer("/connection/mount_options");
     let has = |name: &str| {
@@ -87,7 +89,7 @@ pub(super) fn of_mount(stat: &Value) -> Option<Alternative> {
     }
     costs.extend([requests(), limit(None)]);
     if has("writeback_cache") {
-        costs.push("it does not go with writeback_cache, which this mount has".into());
+        costs.push("it cannot be combined with writeback_cache, which this mount has".into());
     }
     Some(with(if takes_data { preset } else { "ldj" }, costs))
 }

@@ -1,13 +1,13 @@
-//! Something to do, or to know.
+//! Hints: obstacles that `stetfs advise` found, with the commands that remove them.
 
 use serde::Serialize;
 
-/// Something to do, or to know.
+/// An obstacle or a remark, with the command for it.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Hint {
-    /// What stands in the way.
+    /// The obstacle.
     pub(super) what: String,
-    /// The command that changes it; none where there is only something to know.
+    /// The command that removes it; `None` for a remark.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) command: Option<String>,
 }

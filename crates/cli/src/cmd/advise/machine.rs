@@ -1,4 +1,4 @@
-//! What of the machine stands in the way.
+//! Obstacles in the machine: kernel features that are switched off or missing.
 
 use std::fs;
 use std::path::Path;
@@ -6,14 +6,14 @@ use std::path::Path;
 use super::hint::Hint;
 
 const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
-/// `f_type` of what is in memory: tmpfs and ramfs (statfs(2)).
+/// `f_type` of file systems in memory: tmpfs and ramfs (statfs(2)).
 const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
 
-/// For a volume, or a mount, at this path.
+/// The hints for a volume, or a mount, at this path.
 pub(super) fn hints(volume: &Path) -> Vec<Hint> {
     let mut hints = Vec::new();
     match fs::read_to_string(SWITCH).as_deref().map(str::trim) {
-        // Where root mounts, the server turns it on for itself.
+        // A server that root starts switches it on itself.
         Ok("N" | "0") if !rustix::process::geteuid().is_root() => hints.push(
             Hint::new("FUSE over io_uring is switched off: each call takes longer than where root mounts")
                 .by(format!("echo Y > {SWITCH}")),
@@ -26,7 +26,7 @@ pub(super) fn hints(volume: &Path) -> Vec<Hint> {
     let in_memory = rustix::fs::statfs(volume).is_ok_and(|s| IN_MEMORY.contains(&s.f_type));
     if in_memory {
         hints.push(Hint::new(
-            "it lies in memory (tmpfs): what is synced survives the programs, and no loss of power",
+            "it is in memory (tmpfs): synced data survives the programs, but no power failure",
         ));
     }
     hints

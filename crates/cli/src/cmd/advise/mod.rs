@@ -1,8 +1,8 @@
-//! `stetfs advise`: how a volume is best mounted for a program, and what of the volume and the
-//! machine is in the way.
+//! `stetfs advise`: the recommended mount options of a program, and the obstacles in the volume and
+//! the machine.
 //!
-//! What it says of speed was measured (`docs/speed.md`, `docs/schemes`); it measures nothing
-//! itself.
+//! Statements about speed were measured (`docs/speed.md`, `docs/schemes`); the command measures
+//! nothing.
 
 mod atomic;
 mod hint;
@@ -74,13 +74,13 @@ pub(crate) fn run(args: &AdviseArgs, json: bool) -> Result {
     Ok(())
 }
 
-/// What is looked at.
+/// The findings about a volume or a mount.
 struct Found {
     name: String,
-    /// The preset that a mount has.
+    /// The preset of the mount.
     now: Option<String>,
     hints: Vec<Hint>,
-    /// Options for atomic writes, where they can be had and are not.
+    /// Options for atomic writes, where they are possible and not in use.
     atomic: Option<atomic::Alternative>,
 }
 
@@ -107,7 +107,7 @@ impl Found {
     }
 }
 
-/// What a mount says of itself.
+/// The answer of the mount's server to `stat`.
 fn stat(dir: &Path) -> Result<Value> {
     connect(&find_mount(dir)?)?.request(&json!({ "op": "stat" }))
 }

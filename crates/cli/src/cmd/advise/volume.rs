@@ -1,17 +1,18 @@
-//! What of a volume stands in the way.
+//! Obstacles in the volume: a small journal, small inodes, missing features.
 
 use stetfs::low::VolumeInfo;
 
 use super::hint::Hint;
 
-/// A smaller journal makes writers wait for checkpoints, MiB, on volumes of [`LARGE`].
+/// The smallest journal with which writers seldom wait for checkpoints, MiB, for volumes of
+/// [`LARGE`].
 const JOURNAL: u64 = 64;
-/// Bytes of a volume that has room for such a journal.
+/// The size of a volume that has room for such a journal, bytes.
 const LARGE: u64 = 2 << 30;
-/// Bytes of an inode that has room for nanoseconds and birth times.
+/// The smallest inode with room for nanoseconds and birth times, bytes.
 const INODE: u16 = 256;
 
-/// What to do with it before it is mounted. The commands are for an unmounted, clean volume.
+/// The hints for a volume before it is mounted. The commands are for an unmounted, clean volume.
 pub(super) fn hints(info: &VolumeInfo) -> Vec<Hint> {
     let name = &info.volume;
     let mut hints = Vec::new();
@@ -36,15 +37,15 @@ pub(super) fn hints(info: &VolumeInfo) -> Vec<Hint> {
     hints.extend(journal(info));
     if info.block_size < 4096 {
         hints.push(Hint::new(format!(
-            "its blocks have {} bytes: a page of memory is several of them, and only blocks of 4096 can be shared; \
-             only mke2fs -b 4096 changes that, on a new volume",
+            "its blocks have {} bytes: a page of memory takes several, and only blocks of 4096 \
+             bytes can be shared; this can only be changed on a new volume (mke2fs -b 4096)",
             info.block_size
         )));
     }
     if info.inode_size < INODE {
         hints.push(Hint::new(format!(
-            "its inodes have {} bytes: times have whole seconds, and end in 2038; \
-             only mke2fs -I {INODE} changes that, on a new volume",
+            "its inodes have {} bytes: times have whole seconds, and end in 2038; this can only be \
+             changed on a new volume (mke2fs -I {INODE})",
             info.inode_size
         )));
     }

@@ -1,5 +1,5 @@
-//! The picture of a journal: a row for each lane, a box for each transaction, an arrow to what it
-//! depends on.
+//! The picture of a journal: a row for each lane, a box for each transaction, an arrow to each
+//! transaction it depends on.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -7,20 +7,20 @@ use super::graph::{BOXES, Fate, Graph, Key, Node, Row};
 use super::layout::{columns, find};
 use super::svg::{Align, Svg, shortened};
 
-/// Arrows drawn, at most.
+/// Largest number of arrows drawn.
 const ARROWS: usize = 2 * BOXES;
-/// Boxes side by side; the rows go on below.
+/// Boxes in a band; further boxes of a row go into the next band below.
 const ACROSS: usize = 12;
 const BOX: (i64, i64) = (104, 56);
 const STEP: (i64, i64) = (124, 88);
-/// Where the boxes begin.
+/// The left edge of the boxes, pixels.
 const LEFT: i64 = 150;
 const MARGIN: i64 = 16;
 /// Characters of a line of text.
 const LINE: usize = 130;
 /// The least width, for the heading and the legend.
 const WIDTH: i64 = 1020;
-/// How far from a box's edge arrows leave and arrive.
+/// The distance from a box's edge at which arrows leave and arrive, pixels.
 const INSET: i64 = 14;
 
 const STYLE: &str = "\
@@ -58,11 +58,11 @@ impl Fate {
         }
     }
 
-    /// What the legend says of it; nothing of what says it itself.
+    /// The words of the legend for it; `None` for a fate that the box itself states.
     fn legend(self) -> Option<&'static str> {
         Some(match self {
             Fate::Counts => "replayed",
-            Fate::Superseded => "superseded: nothing of it goes home",
+            Fate::Superseded => "superseded: no image is written back",
             Fate::Dropped => "dropped: what it needs is missing",
             Fate::Torn => "not whole",
             Fate::Lost => "damaged",
@@ -73,7 +73,7 @@ impl Fate {
     }
 }
 
-/// Draws it, under a heading that names the volume.
+/// Draws the graph, under a heading that names the volume.
 pub(super) fn picture(graph: &Graph, volume: &str) -> String {
     let columns = columns(graph);
     let mut svg = Svg::new();
@@ -106,7 +106,7 @@ pub(super) fn picture(graph: &Graph, volume: &str) -> String {
     svg.finish(STYLE, (WIDTH.max(LEFT + STEP.0 * across), y + MARGIN))
 }
 
-/// The heading and the legend; gives where they end.
+/// Draws the heading and the legend; returns the vertical position below them.
 fn heading(svg: &mut Svg, graph: &Graph, volume: &str) -> i64 {
     let volume = shortened(volume, LINE * 3 / 4);
     svg.text((MARGIN, 30), Align::Start, "title", &volume);
@@ -118,7 +118,7 @@ fn heading(svg: &mut Svg, graph: &Graph, volume: &str) -> i64 {
         .flat_map(|row| row.nodes.iter().map(|node| node.fate))
         .collect();
     let (mut x, mut y) = (MARGIN, 66);
-    // Room for so many characters; on the next line if this one is full.
+    // Reserves room for so many characters, on the next line if this one is full.
     let mut place = |words: &str| {
         let width = 46 + 6 * words.len() as i64;
         if x + width > WIDTH {
@@ -147,11 +147,11 @@ fn heading(svg: &mut Svg, graph: &Graph, volume: &str) -> i64 {
     y + 40
 }
 
-/// A piece of the rows, as wide as the picture.
+/// A band: a piece of the rows, as wide as the picture.
 struct Band {
-    /// The rows in it, and where they are.
+    /// The rows in it, with their vertical positions.
     rows: Vec<(Key, i64)>,
-    /// Where its boxes are: the upper left corner.
+    /// The upper left corners of its boxes.
     boxes: HashMap<(Key, usize), (i64, i64)>,
     first: bool,
 }
@@ -213,8 +213,8 @@ fn transaction(svg: &mut Svg, node: &Node, (x, y): (i64, i64)) {
     svg.close();
 }
 
-/// Arrows from the boxes of a band to what they depend on; where that is in another band, words.
-/// Gives how many are left out.
+/// Draws arrows from the boxes of a band to the boxes they depend on; where the other box is in
+/// another band, words. Returns the number of arrows left out.
 fn arrows(svg: &mut Svg, graph: &Graph, band: &Band, left: &mut usize) -> u64 {
     let mut undrawn = 0;
     for (key, _) in &band.rows {
@@ -252,8 +252,8 @@ fn arrows(svg: &mut Svg, graph: &Graph, band: &Band, left: &mut usize) -> u64 {
     undrawn
 }
 
-/// Downwards on the left of the boxes, upwards on their right: two that depend on each other have
-/// two arrows.
+/// Draws an arrow: downwards on the left of the boxes, upwards on their right, so that two boxes
+/// that depend on each other have two arrows.
 fn arrow(svg: &mut Svg, fate: Fate, from: (i64, i64), to: (i64, i64)) {
     let class = match fate {
         Fate::Dropped => "needs-dropped",

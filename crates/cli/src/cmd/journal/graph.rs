@@ -1,31 +1,32 @@
-//! The transactions of a journal, put together from its records: rows of boxes.
+//! The transactions of a journal as rows of boxes, put together from its records.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde::Serialize;
 use stetfs::low::{JournalRecord, JournalRecordKind};
 
-/// Boxes drawn, at most; of each row the newest.
+/// Largest number of boxes drawn; each row keeps its newest.
 pub(super) const BOXES: usize = 2000;
 
-/// What recovery makes of what a box stands for.
+/// The effect of recovery on the content of a box.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fate {
     /// It is replayed.
     Counts,
-    /// Later transactions replace or free all that it holds: nothing of it goes home.
+    /// Later transactions replace or free all its blocks: none of its images is written to a home
+    /// location.
     Superseded,
-    /// A transaction it depends on is not there.
+    /// A transaction it depends on is missing.
     Dropped,
     /// The crash left only a part of it.
     Torn,
     /// It had been durable, and is damaged.
     Lost,
-    /// Something needs it, and the log does not hold it.
+    /// Another transaction needs it, and the log does not hold it.
     Missing,
     /// A record of a file, or a fast commit of Linux.
     Record,
-    /// So many older ones are not drawn.
+    /// A box for this many older ones, which are not drawn.
     Older,
 }
 
@@ -38,9 +39,9 @@ pub(super) struct Node {
     pub(super) fate: Fate,
     /// Lanes and transactions it depends on.
     pub(super) edges: Vec<(u16, u64)>,
-    /// Below its number.
+    /// The lines of the box below its number.
     pub(super) lines: Vec<String>,
-    /// All that is known of it.
+    /// The text shown under the pointer: all that is known of it.
     pub(super) about: String,
 }
 
@@ -57,7 +58,7 @@ impl Node {
     }
 }
 
-/// What the boxes of a row have in common.
+/// The key of a row: what its boxes have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Key {
     /// The ring of a jbd2 log.
@@ -66,7 +67,7 @@ pub(super) enum Key {
     Lane(u16),
     /// A lane of records of files.
     Files(u16),
-    /// Such a lane; nobody knows which.
+    /// A lane of records of files whose number is unknown.
     AnyFiles,
     /// The fast commits of Linux.
     Fast,
@@ -84,11 +85,11 @@ impl Key {
     }
 }
 
-/// A row, oldest first.
+/// A row of boxes, oldest first.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Row {
     pub(super) nodes: VecDeque<Node>,
-    /// So many came before.
+    /// The number of boxes that were dropped in front of the first.
     pub(super) older: u64,
 }
 
@@ -106,22 +107,22 @@ impl Row {
     }
 }
 
-/// Everything in the log, drawn or not.
+/// Counts of everything in the log, drawn or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Counts {
     /// Whole transactions.
     pub(super) transactions: u64,
     /// Images in them.
     pub(super) images: u64,
-    /// Images that recovery would write home.
+    /// Images that recovery would write to their home locations.
     pub(super) home: u64,
-    /// Transactions that do not count, for one that they need is not there.
+    /// Transactions that do not count because one that they need is missing.
     pub(super) dropped: u64,
-    /// Transactions of which nothing goes home any more.
+    /// Transactions whose images were all superseded.
     pub(super) superseded: u64,
     /// Transactions of which the crash left only a part.
     pub(super) torn: u64,
-    /// Places where what had been durable is damaged.
+    /// Places where a record that had been durable is damaged.
     pub(super) damaged: u64,
     /// Records of files.
     pub(super) records: u64,
@@ -129,7 +130,7 @@ pub(super) struct Counts {
     pub(super) fast_commits: u64,
 }
 
-/// A jbd2 transaction that has no commit record so far.
+/// A jbd2 transaction whose commit record was not seen yet.
 #[derive(Clone, Copy, Debug, Default)]
 struct Open {
     at: u64,
@@ -138,11 +139,11 @@ struct Open {
     damaged: bool,
 }
 
-/// The picture's content.
+/// The content of the picture.
 #[derive(Debug, Default)]
 pub(super) struct Graph {
     pub(super) rows: BTreeMap<Key, Row>,
-    /// Where the log ends, and why.
+    /// The places where the log ends, and why.
     pub(super) ends: Vec<String>,
     format: &'static str,
     counts: Counts,
@@ -206,8 +207,8 @@ impl Graph {
         }
     }
 
-    /// The content is whole: what is not there but needed is added, and more than can be drawn left
-    /// out.
+    /// Completes the content: adds missing transactions that others need, and leaves out boxes
+    /// beyond [`BOXES`].
     pub(super) fn finished(mut self, format: &'static str) -> Graph {
         self.format = format;
         self.add_missing();
@@ -227,18 +228,18 @@ impl Graph {
         self.counts
     }
 
-    /// How many lanes of transactions there are.
+    /// The number of lanes of transactions.
     pub(super) fn lanes(&self) -> usize {
         let is_lane = |key: &&Key| matches!(key, Key::Lane(_) | Key::Ring);
         self.rows.keys().filter(is_lane).count().max(1)
     }
 
-    /// In a line: of what kind the journal is, and how much there is in it.
+    /// The journal's format and the counts, in a line.
     pub(super) fn summary(&self) -> String {
         let c = &self.counts;
         let mut parts = vec![
             some(c.transactions, "transaction"),
-            format!("{} ({} go home)", some(c.images, "image"), c.home),
+            format!("{} ({} to write back)", some(c.images, "image"), c.home),
         ];
         let others = [
             (c.dropped, "dropped"),
@@ -287,7 +288,7 @@ impl Graph {
         self.rows.entry(key).or_default().push(node);
     }
 
-    /// A jbd2 transaction ends, at this block; or the log does within it.
+    /// Ends a jbd2 transaction, at its commit block or where the log ends within it.
     fn close(&mut self, seq: u64, home: Option<u64>, end: Option<u64>) {
         let Some(open) = self.open.take() else {
             return;
@@ -306,7 +307,7 @@ impl Graph {
         let to = end.map_or_else(|| ", without an end".into(), |end| format!(" to {end}"));
         let damaged = if open.damaged { "; damaged" } else { "" };
         let about = format!(
-            "transaction {seq} at log block {}{to}: {}, {}, {home} go home{damaged}",
+            "transaction {seq} at log block {}{to}: {}, {}, {home} to write back{damaged}",
             open.at,
             some(open.images, "image"),
             some(open.revokes, "revoke")
@@ -338,7 +339,8 @@ impl Graph {
         self.counts.images += count;
         self.counts.home += home;
         let mut about = format!(
-            "transaction {seq} of lane {lane} at log block {}, {blocks} log blocks, stamp {stamp}: {}, {}, {home} go home",
+            "transaction {seq} of lane {lane} at log block {}, {blocks} log blocks, stamp {stamp}: \
+             {}, {}, {home} to write back",
             record.log_block,
             some(count, "image"),
             some(revokes.len() as u64, "revoke")
@@ -350,7 +352,7 @@ impl Graph {
         }
         if let Some((lane, seq)) = dropped {
             about.push_str(&format!(
-                "; dropped, for {lane}:{seq} is missing or dropped"
+                "; dropped: depends on {lane}:{seq}, which is missing or dropped"
             ));
         }
         let lines = lines(fate, Some((count, *home)));
@@ -368,7 +370,7 @@ impl Graph {
             None => Key::Ring,
         };
         if key == Key::Ring && !lost {
-            // Why the transaction ends here is told next.
+            // The next record says why the transaction ends here.
             self.open(record.log_block).damaged = true;
             return;
         }
@@ -388,7 +390,7 @@ impl Graph {
         self.push(key, node);
     }
 
-    /// A row ends.
+    /// Notes the end of a row.
     fn end(&mut self, record: &JournalRecord, why: &str) {
         let key = match record.lane {
             Some(lane) => Key::Lane(lane),
@@ -406,7 +408,7 @@ impl Graph {
         self.rows.keys().any(is_lane)
     }
 
-    /// What dropped transactions need and the log does not hold.
+    /// Adds boxes for the transactions that dropped ones need and the log does not hold.
     fn add_missing(&mut self) {
         let dropped = self.rows.values().flat_map(|row| &row.nodes);
         let dropped = dropped.filter(|node| node.fate == Fate::Dropped);
@@ -427,11 +429,14 @@ impl Graph {
     }
 }
 
-/// Below the number in a box: how many images, of which so many go home, and the fate.
+/// The lines below the number in a box: the number of images, how many of them recovery writes to
+/// their home locations, and the fate.
 fn lines(fate: Fate, images: Option<(u64, u64)>) -> Vec<String> {
     let many = images.map(|(images, _)| some(images, "image"));
     let word = match (fate, images) {
-        (Fate::Counts, Some((images, home))) if home < images => Some(format!("{home} go home")),
+        (Fate::Counts, Some((images, home))) if home < images => {
+            Some(format!("{home} to write back"))
+        }
         (Fate::Counts | Fate::Record | Fate::Older, _) => None,
         (Fate::Superseded, _) => Some("superseded".into()),
         (Fate::Dropped, _) => Some("DROPPED".into()),
@@ -442,7 +447,7 @@ fn lines(fate: Fate, images: Option<(u64, u64)>) -> Vec<String> {
     many.into_iter().chain(word).collect()
 }
 
-/// So many of them, in words.
+/// A count with its noun, in the plural where needed.
 pub(super) fn some(count: u64, what: &str) -> String {
     let s = if count == 1 { "" } else { "s" };
     format!("{count} {what}{s}")

@@ -1,13 +1,14 @@
-//! Where the boxes stand: a row's one after the other, and none before what it depends on.
+//! The columns of the boxes: those of a row follow each other, and none stands before a box it
+//! depends on.
 
 use std::collections::HashMap;
 
 use super::graph::{Graph, Key, Row};
 
-/// Which box: its row, and how many of the row stand before it.
+/// The place of a box: its row, and its index in the row.
 pub(super) type Place = (Key, usize);
 
-/// The column of each box, by row; column 0 of a row of which older boxes are left out is taken.
+/// The column of each box, by row. In a row with older boxes left out, column 0 stands for those.
 pub(super) fn columns(graph: &Graph) -> HashMap<Key, Vec<usize>> {
     let mut order: Vec<(u64, Place)> = Vec::new();
     for (key, row) in &graph.rows {
@@ -17,7 +18,7 @@ pub(super) fn columns(graph: &Graph) -> HashMap<Key, Vec<usize>> {
             order.push((last, (*key, i)));
         }
     }
-    // Stable: a row's boxes stay in their order.
+    // The sort is stable: a row's boxes stay in their order.
     order.sort_by_key(|(stamp, _)| *stamp);
     let mut columns: HashMap<Key, Vec<usize>> = HashMap::new();
     for (_, (key, i)) in order {
@@ -37,7 +38,7 @@ pub(super) fn columns(graph: &Graph) -> HashMap<Key, Vec<usize>> {
     columns
 }
 
-/// Which box of a row is this transaction's.
+/// The index of this transaction's box in a row.
 pub(super) fn find(row: &Row, seq: u64) -> Option<usize> {
     row.nodes.binary_search_by_key(&seq, |node| node.seq).ok()
 }

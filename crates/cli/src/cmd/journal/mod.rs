@@ -18,7 +18,8 @@ use self::graph::Graph;
 use crate::args::DumpJournalArgs;
 use crate::failure::{Code, Failure, Result};
 
-/// A line per record, with `json` an object per line; or the picture, and what is in it.
+/// Runs `stetfs dump journal`: prints a line per record, with `json` an object per line; or draws
+/// the picture and says what it holds.
 pub(crate) fn dump(args: &DumpJournalArgs, json: bool) -> Result {
     match &args.graph {
         Some(file) => draw(args, file, json),
@@ -32,7 +33,8 @@ fn tell(args: &DumpJournalArgs, json: bool) -> Result {
     stetfs::low::dump_journal(&args.volume.source()?, &mut |record| {
         if written.is_ok() {
             written = if json {
-                // As it goes: a value in memory takes many times what the record does.
+                // Each record is written directly: as a JSON value in memory it would take many
+                // times its size.
                 serde_json::to_writer(&mut out, &record)
                     .map_err(std::io::Error::from)
                     .and_then(|()| writeln!(out))
@@ -42,7 +44,7 @@ fn tell(args: &DumpJournalArgs, json: bool) -> Result {
         }
     })?;
     match written.and_then(|()| out.flush()) {
-        // Whoever reads has seen enough.
+        // The reader closed the pipe: it has enough.
         Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         other => other.map_err(|e| Failure::new(Code::Io, format!("cannot write: {e}"))),
     }
@@ -74,7 +76,8 @@ fn draw(args: &DumpJournalArgs, file: &Path, json: bool) -> Result {
     Ok(())
 }
 
-/// The picture must not be written over what it shows, nor to a device.
+/// Checks that the picture does not overwrite the volume or the journal that it shows, nor a
+/// device.
 fn may_write(file: &Path, shown: &[Option<&Path>]) -> Result {
     let Ok(there) = std::fs::metadata(file) else {
         return Ok(());
@@ -83,7 +86,10 @@ fn may_write(file: &Path, shown: &[Option<&Path>]) -> Result {
         std::fs::metadata(path).is_ok_and(|m| (m.dev(), m.ino()) == (there.dev(), there.ino()))
     };
     if there.file_type().is_block_device() || shown.iter().flatten().any(same) {
-        let said = format!("{} is no place for a picture", file.display());
+        let said = format!(
+            "{} is a device, or belongs to the volume: the picture cannot be written there",
+            file.display()
+        );
         return Err(Failure::new(Code::Usage, said)
             .hint("name a file of its own behind --graph, such as journal.svg"));
     }

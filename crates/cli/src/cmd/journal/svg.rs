@@ -2,12 +2,12 @@
 
 use std::fmt::Write;
 
-/// A picture under way: it grows downwards.
+/// A picture under construction; content is added from the top down.
 pub(super) struct Svg {
     body: String,
 }
 
-/// How a text stands at its place.
+/// The alignment of a text at its place.
 #[derive(Clone, Copy)]
 pub(super) enum Align {
     Start,
@@ -21,7 +21,7 @@ impl Svg {
         }
     }
 
-    /// A piece of SVG as it is.
+    /// Adds a piece of SVG as it is.
     pub(super) fn raw(&mut self, text: &str) {
         self.body.push_str(text);
         self.body.push('\n');
@@ -61,7 +61,7 @@ impl Svg {
         ));
     }
 
-    /// The whole, with this style and size in pixels.
+    /// The complete SVG text, with this style and size in pixels.
     pub(super) fn finish(self, style: &str, (width, height): (i64, i64)) -> String {
         let mut out = String::new();
         let _ = write!(
@@ -77,7 +77,7 @@ impl Svg {
     }
 }
 
-/// Text that stands for itself in XML. What XML cannot hold becomes U+FFFD.
+/// Text escaped for XML. Characters that XML cannot hold become U+FFFD.
 pub(super) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -96,7 +96,7 @@ pub(super) fn escaped(text: &str) -> String {
     out
 }
 
-/// At most so many characters of a text.
+/// The first `most` characters of a text.
 pub(super) fn shortened(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();

@@ -1,4 +1,4 @@
-//! The picture of logs that are made up: the paper's figure, jbd2's, hostile ones.
+//! Tests of the picture with made-up logs: the paper's figure, jbd2 logs, hostile ones.
 #![allow(clippy::unwrap_used)]
 
 use stetfs::low::{JournalImage, JournalRecord, JournalRecordKind};
@@ -16,7 +16,8 @@ fn record(lane: Option<u16>, transaction: u64, kind: JournalRecordKind) -> Journ
     }
 }
 
-/// A frame of a lane: number, stamp, images, how many of them go home, what it needs.
+/// A frame of a lane: number, stamp, images, how many of them recovery writes to their home
+/// locations, and what it depends on.
 fn frame(
     (lane, seq): (u16, u64),
     stamp: u64,
@@ -70,7 +71,7 @@ fn fates(graph: &Graph, key: Key) -> Vec<(u64, Fate)> {
     nodes.map(|node| (node.seq, node.fate)).collect()
 }
 
-/// The names of the elements, each closed in order; what is no XML panics.
+/// The names of the elements, each closed in order; panics if the text is not XML.
 fn elements(xml: &str) -> Vec<String> {
     let ok = |c: char| c == '\n' || (c >= ' ' && !('\u{7f}'..='\u{9f}').contains(&c));
     assert!(xml.chars().all(ok), "characters that XML cannot hold");
@@ -113,7 +114,8 @@ fn the_figure_is_drawn_with_what_is_dropped() {
     assert_eq!(fates(&graph, Key::Lane(2)), lost);
     assert_eq!(
         graph.summary(),
-        "a StetFS journal of 3 lanes: 5 transactions, 7 images (2 go home), 1 dropped, 2 superseded"
+        "a StetFS journal of 3 lanes: 5 transactions, 7 images (2 to write back), 1 dropped, 2 \
+         superseded"
     );
     let svg = picture(&graph, "a <volume> & \"more\"\u{1}");
     let names = elements(&svg);
@@ -124,7 +126,7 @@ fn the_figure_is_drawn_with_what_is_dropped() {
     assert!(svg.contains("class=\"needs-dropped\""), "{svg}");
     for words in [
         "a &lt;volume&gt; &amp; &quot;more&quot;\u{fffd}",
-        "dropped, for 2:7 is missing or dropped",
+        "dropped: depends on 2:7, which is missing or dropped",
         "transaction 7 of lane 2 is not in the log",
         ">lane 2<",
         "lane 2 end: nothing &lt;more&gt; &amp; so on",
@@ -133,13 +135,13 @@ fn the_figure_is_drawn_with_what_is_dropped() {
     }
     let told: Vec<String> = figure().iter().map(text::line).collect();
     assert!(
-        told[4].ends_with("needs: 2:7; DROPPED, for 2:7 is missing or dropped"),
+        told[4].ends_with("needs: 2:7; DROPPED: depends on 2:7, which is missing or dropped"),
         "{told:#?}"
     );
-    assert!(told[1].ends_with("1 go home"), "{told:#?}");
+    assert!(told[1].ends_with("1 to write back"), "{told:#?}");
 }
 
-/// Two that depend on each other stand one below the other, with an arrow each way.
+/// Two transactions that depend on each other stand one below the other, with an arrow each way.
 #[test]
 fn chained_both_ways() {
     let records = [
@@ -210,8 +212,8 @@ fn a_jbd2_log_is_one_row_and_fast_commits() {
     elements(&picture(&graph, "v"));
 }
 
-/// What the walk tells of damage: in a jbd2 log a broken record, then that it had been committed;
-/// in a lane, where it ends.
+/// Damage as the walk reports it: in a jbd2 log a broken record, then that it had been committed;
+/// in a lane, the place where the lane ends.
 #[test]
 fn damage_is_shown_once() {
     let damaged = |lane, seq, lost| {
@@ -246,8 +248,8 @@ fn damage_is_shown_once() {
     }
 }
 
-/// However much a log claims to hold: so many boxes and no more; the newest, where the dropped ones
-/// are.
+/// The number of boxes is bounded, whatever the log claims to hold; the newest are drawn, among
+/// them the dropped ones.
 #[test]
 fn a_picture_is_never_endless() {
     let lanes = 3;

@@ -12,7 +12,7 @@ pub(super) fn line(record: &JournalRecord) -> String {
     )
 }
 
-/// What a record says.
+/// The content of a record, in words.
 fn what(record: &JournalRecord) -> String {
     let lane = record.lane.unwrap_or(0);
     let of_lane = record
@@ -41,8 +41,10 @@ fn what(record: &JournalRecord) -> String {
             dropped,
         } => {
             let fate = match dropped {
-                Some((lane, tx)) => format!("DROPPED, for {lane}:{tx} is missing or dropped"),
-                None => format!("{home} go home"),
+                Some((lane, tx)) => {
+                    format!("DROPPED: depends on {lane}:{tx}, which is missing or dropped")
+                }
+                None => format!("{home} to write back"),
             };
             format!(
                 "frame       lane {lane}, stamp {stamp}, {blocks} log blocks; {} images: {}; \
@@ -79,8 +81,8 @@ fn what(record: &JournalRecord) -> String {
         JournalRecordKind::Commit { time, valid, home } => {
             let fate = match (valid, home) {
                 (false, _) => "DAMAGED".to_owned(),
-                (true, Some(home)) => format!("{home} images go home"),
-                (true, None) => "DROPPED, for it is not whole".to_owned(),
+                (true, Some(home)) => format!("{home} images to write back"),
+                (true, None) => "DROPPED: it is not whole".to_owned(),
             };
             format!("commit      at {time:.6}, {fate}")
         }
@@ -89,13 +91,13 @@ fn what(record: &JournalRecord) -> String {
     }
 }
 
-/// The texts of all of them, with commas in between.
+/// The texts of all items, separated by commas.
 fn listed<T>(all: &[T], text: impl Fn(&T) -> String) -> String {
     let texts: Vec<String> = all.iter().map(text).collect();
     texts.join(", ")
 }
 
-/// An image of a descriptor: its block, and what is special.
+/// An image of a descriptor: its block number and its flags.
 fn image(image: &JournalImage) -> String {
     let escaped = if image.escaped { " escaped" } else { "" };
     let wrong = if image.valid { "" } else { " DAMAGED" };

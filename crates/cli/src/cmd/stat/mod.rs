@@ -1,4 +1,4 @@
-//! `stetfs stat`: live counters of a mount.
+//! `stetfs stat`: live counters of a mount, or the attributes of files in a volume.
 
 mod prometheus;
 mod text;
@@ -18,18 +18,33 @@ use super::mounted::{find_mount, mounts};
 use crate::args::StatArgs;
 use crate::control::client::Client;
 use crate::failure::{Code, Failure, Result};
+use crate::files::look;
 use crate::held::name_of;
 use crate::print;
 
-/// How often `--watch` looks, unless it is said.
+/// The default time of a `--watch` step, seconds.
 const STEP: f64 = 1.0;
 
 /// Shows counters.
 pub(crate) fn run(args: &StatArgs, as_json: bool) -> Result<Code> {
+    if let Some(places) = look::places(&args.dirs).filter(|_| args.watch.is_none()) {
+        let question = look::Question {
+            opening: &args.opening,
+            dereference: args.dereference,
+            format: args.format.as_deref(),
+        };
+        return look::run(&places, &question, as_json);
+    }
+    if args.format.is_some() || args.dereference {
+        let message = "--format and --dereference are for files in volumes";
+        return Err(
+            Failure::new(Code::Usage, message).hint("write IMAGE:/PATH, such as disk.img:/etc")
+        );
+    }
     let (step, dirs) = step_and_dirs(args)?;
     if args.prometheus {
         if as_json {
-            let message = "--prometheus and --json are two forms of one answer";
+            let message = "--prometheus and --json are two formats of the same answer";
             return Err(Failure::new(Code::Usage, message).hint("leave one of them out"));
         }
         out!("{}", prometheus::exposition(&scrapes(&dirs)?));
@@ -37,7 +52,7 @@ pub(crate) fn run(args: &StatArgs, as_json: bool) -> Result<Code> {
     }
     let [dir] = dirs.as_slice() else {
         let message = match dirs.len() {
-            0 => "of which mount?",
+            0 => "no mount was named",
             _ => "only --prometheus takes several mounts at once",
         };
         return Err(Failure::new(Code::Usage, message).hint(
@@ -57,7 +72,8 @@ pub(crate) fn run(args: &StatArgs, as_json: bool) -> Result<Code> {
     Ok(Code::Done)
 }
 
-/// What follows `--watch` is the time of a step, or already the mount.
+/// The time of a step and the mounts, from the words behind `--watch`: the first is a number of
+/// seconds, or already a mount.
 fn step_and_dirs(args: &StatArgs) -> Result<(Option<Duration>, Vec<PathBuf>)> {
     let mut dirs = args.dirs.clone();
     let Some(said) = &args.watch else {
@@ -83,8 +99,8 @@ fn step_and_dirs(args: &StatArgs) -> Result<(Option<Duration>, Vec<PathBuf>)> {
         },
     };
     if !(0.01..=86_400.0).contains(&seconds) {
-        let message = format!("a step of {seconds} s cannot be watched");
-        return Err(Failure::new(Code::Usage, message).hint("from 0.01 s to a day (86400) is"));
+        let message = format!("--watch cannot use steps of {seconds} s");
+        return Err(Failure::new(Code::Usage, message).hint("use 0.01 s to a day (86400)"));
     }
     Ok((Some(Duration::from_secs_f64(seconds)), dirs))
 }
@@ -101,16 +117,16 @@ fn ask(mut client: Client) -> Result<Value> {
     Ok(answer)
 }
 
-/// The counters of these mounts; of all if there are none. One that was named must answer.
+/// The counters of these mounts, or of all mounts if none is named. A named mount must answer.
 fn scrapes(dirs: &[PathBuf]) -> Result<Vec<Scrape>> {
     if !dirs.is_empty() {
         return dirs.iter().map(|dir| named(dir)).collect();
     }
     let mut seen: Vec<MountEntry> = Vec::new();
     for mount in mounts()?.into_iter().filter(mountinfo::is_stetfs) {
-        // A mount that is bound elsewhere, too, has one server.
+        // A mount that is also bound elsewhere has one server.
         if !seen.iter().any(|other| other.dev == mount.dev) {
-            // What lies below another mount is not reached: a dead one, as a rule.
+            // A mount covered by another one cannot be reached: usually it is dead.
             seen.retain(|other| other.dir != mount.dir);
             seen.push(mount);
         }
@@ -137,6 +153,7 @@ fn named(dir: &Path) -> Result<Scrape> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::files::args::Opening;
 
     fn parsed(
         watch: Option<Option<&str>>,
@@ -146,6 +163,9 @@ mod tests {
             dirs: dirs.iter().map(PathBuf::from).collect(),
             prometheus: false,
             watch: watch.map(|word| word.map(Into::into)),
+            format: None,
+            dereference: false,
+            opening: Opening::default(),
         })
     }
 

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-/// What one mount says.
+/// The counters of a mount.
 pub(super) struct Scrape {
     pub(super) dir: PathBuf,
-    /// As its server calls it, as far as the table of mounts tells.
+    /// The source as its server calls it, as far as the table of mounts tells.
     pub(super) source: PathBuf,
-    /// None: its server does not answer.
+    /// The server's answer; `None` if it does not answer.
     pub(super) answer: Option<Value>,
 }
 
@@ -24,7 +24,7 @@ impl Scrape {
     }
 }
 
-/// Names and values.
+/// The labels of a sample: names and values.
 #[derive(Clone)]
 struct Labels(Vec<(&'static str, String)>);
 
@@ -48,14 +48,14 @@ impl Labels {
     }
 }
 
-/// A single number of a mount.
+/// A metric that is a single number of a mount.
 struct Number {
     name: &'static str,
     kind: &'static str,
     help: &'static str,
-    /// Where it is in the answer.
+    /// The JSON pointer of the number in the answer.
     at: &'static str,
-    /// What makes the base unit of it.
+    /// The factor that converts the number to the metric's base unit.
     scale: f64,
 }
 
@@ -69,7 +69,7 @@ const fn counter(name: &'static str, at: &'static str, help: &'static str) -> Nu
     }
 }
 
-/// Microseconds, shown as seconds.
+/// A metric in seconds, of a number in microseconds.
 const fn micros(name: &'static str, at: &'static str, help: &'static str) -> Number {
     Number {
         scale: 1e-6,
@@ -113,7 +113,7 @@ const NUMBERS: &[Number] = &[
     counter(
         "journal_home_bytes_total",
         "/journal/bytes_home",
-        "Bytes that checkpoints wrote home.",
+        "Bytes that checkpoints wrote to home locations.",
     ),
     counter(
         "journal_checkpoints_total",
@@ -123,7 +123,7 @@ const NUMBERS: &[Number] = &[
     counter(
         "journal_forced_checkpoints_total",
         "/journal/forced_checkpoints",
-        "Checkpoint rounds that somebody waited for.",
+        "Checkpoint rounds that a caller waited for.",
     ),
     counter(
         "journal_edges_total",
@@ -133,7 +133,7 @@ const NUMBERS: &[Number] = &[
     counter(
         "journal_borrowed_total",
         "/journal/borrowed",
-        "Changes that went into another lane than their thread's, for its log was full.",
+        "Changes that went into another lane than their thread's, because its log was full.",
     ),
     counter(
         "journal_waits_locked_total",
@@ -158,7 +158,7 @@ const NUMBERS: &[Number] = &[
     counter(
         "journal_copies_bytes_total",
         "/journal/copies_bytes",
-        "Bytes of pages that a snapshot held, copied by who changed them.",
+        "Bytes of pages that a snapshot held, copied by the changing thread.",
     ),
     micros(
         "journal_copying_seconds_total",
@@ -256,7 +256,7 @@ impl Number {
     }
 }
 
-/// The histograms in the answer: metric, label, help, and the names that `latency` has.
+/// The histograms in the answer: metric, label, help text, and the names below `latency`.
 const HISTOGRAMS: [(&str, &str, &str, &[&str]); 2] = [
     (
         "request_duration_seconds",
@@ -272,7 +272,7 @@ const HISTOGRAMS: [(&str, &str, &str, &[&str]); 2] = [
     ),
 ];
 
-/// When the device failed: metric, where it is in the answer, help.
+/// The times of device errors: metric, JSON pointer in the answer, help text.
 const ERROR_TIMES: [(&str, &str, &str); 2] = [
     (
         "device_first_error_timestamp_seconds",
@@ -286,7 +286,7 @@ const ERROR_TIMES: [(&str, &str, &str); 2] = [
     ),
 ];
 
-/// The text of all that these mounts say.
+/// The exposition of the counters of these mounts.
 pub(super) fn exposition(scrapes: &[Scrape]) -> String {
     let mut out = Exposition::default();
     let up = |s: &Scrape| if s.answer.is_some() { 1.0 } else { 0.0 };
@@ -364,7 +364,7 @@ pub(super) fn exposition(scrapes: &[Scrape]) -> String {
     out.0
 }
 
-/// The text so far.
+/// The exposition as far as it is written.
 #[derive(Default)]
 struct Exposition(String);
 
@@ -380,7 +380,7 @@ impl Exposition {
         let _ = writeln!(self.0, "stetfs_{name}{{{}}} {value}", labels.text());
     }
 
-    /// A metric with a number for each of these labels; without any it is left out.
+    /// Adds a metric with a number for each of these labels; without any the metric is left out.
     fn metric(
         &mut self,
         name: &str,
@@ -398,7 +398,8 @@ impl Exposition {
         }
     }
 
-    /// Every second bucket, that is, two for each power of two: each is a time series of its own.
+    /// Adds a histogram with every second bucket, that is, two for each power of two: each bucket
+    /// is a time series of its own.
     fn histogram(&mut self, name: &str, help: &str, all: &[(Labels, Value)]) {
         if all.is_empty() {
             return;
@@ -416,7 +417,7 @@ impl Exposition {
                     self.sample(&bucket, &labels.and("le", up_to.to_string()), count);
                 }
             }
-            // From the same buckets, so that they agree.
+            // The count is taken from the same buckets, so that they agree.
             self.sample(&bucket, &labels.and("le", "+Inf"), count);
             let sum = latency["sum"].as_f64().unwrap_or_default();
             self.sample(&format!("{name}_sum"), labels, sum);

@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 use super::units;
 use crate::date::utc;
 
-/// The answer of a server as people read it: dates, times and sizes with units, a histogram as one
-/// line, and the errors of a kind as one.
+/// A server's answer for people: dates, times and sizes with units, a histogram as one line, and
+/// the errors of a kind as one line.
 pub(super) fn readable(mut answer: Value) -> Value {
     if let Some(Value::Object(all)) = answer.get_mut("latency") {
         for latency in all.values_mut() {
@@ -54,7 +54,7 @@ fn atomic_write(holder: &Value) -> String {
     )
 }
 
-/// `2026-11-25 16:40:00 UTC`, of seconds since 1970.
+/// Seconds since 1970 as `2026-11-25 16:40:00 UTC`.
 fn date(seconds: &Value) -> String {
     let time = Duration::try_from_secs_f64(seconds.as_f64().unwrap_or_default());
     format!("{} UTC", utc(UNIX_EPOCH + time.unwrap_or_default()))
@@ -103,7 +103,7 @@ fn summary(latency: &Value) -> String {
     format!("{count} {times}, {mean} in the mean; {}", shares.join(", "))
 }
 
-/// Numbers whose names say their units, with the units instead.
+/// Replaces numbers whose names state a unit by texts with that unit.
 fn with_units(value: Value) -> Value {
     let Value::Object(fields) = value else {
         return value;

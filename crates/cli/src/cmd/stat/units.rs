@@ -27,7 +27,7 @@ pub(super) fn bytes(n: f64) -> String {
     format!("{} {unit}", three(scaled))
 }
 
-/// A number with three digits that count, and no more of them than it has.
+/// A number with three significant digits, or fewer if it has fewer.
 pub(super) fn three(n: f64) -> String {
     let text = match n {
         n if n >= 99.95 => format!("{n:.0}"),

@@ -1,4 +1,4 @@
-//! `stetfs stat --watch`: what happens, step by step.
+//! `stetfs stat --watch`: the changes of the counters, step by step.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -11,10 +11,10 @@ use crate::control::client::Client;
 use crate::failure::{Code, Failure, Result};
 use crate::interrupt::Interrupt;
 
-/// What is timed, in the order in which it is shown.
+/// The timed operations, in the order of the columns.
 const TIMED: [&str; 5] = ["read", "write", "sync", "commit", "checkpoint"];
 
-/// Shows a step after the other until Ctrl-C, or until the mount ends.
+/// Shows one step after the other until Ctrl-C, or until the mount ends.
 pub(super) fn run(
     mount: &MountEntry,
     mut client: Client,
@@ -45,12 +45,12 @@ pub(super) fn run(
             None => Ok(()),
         };
         match shown {
-            // Nobody reads any more.
+            // The reader closed the pipe.
             Err(e) if e.kind() == io::ErrorKind::BrokenPipe => return Ok(Code::Done),
             Err(e) => {
                 return Err(Failure::new(
                     Code::Io,
-                    format!("cannot write what is seen: {e}"),
+                    format!("cannot write the figures: {e}"),
                 ));
             }
             Ok(()) => before = Some((at, now)),
@@ -74,7 +74,7 @@ pub(super) fn run(
     }
 }
 
-/// What happened between two looks.
+/// The counters at the begin and the end of a step.
 struct Step<'a> {
     before: &'a Value,
     now: &'a Value,
@@ -82,13 +82,13 @@ struct Step<'a> {
 }
 
 impl Step<'_> {
-    /// What was added to a number; all of it where the counters began anew (a remount).
+    /// The increase of a counter; its whole value where the counters began anew (a remount).
     fn added(&self, at: &str) -> f64 {
         let of = |answer: &Value| answer.pointer(at).and_then(Value::as_f64);
         added(of(self.before), of(self.now))
     }
 
-    /// The same, a second.
+    /// The increase per second.
     fn rate(&self, at: &str) -> f64 {
         self.added(at) / self.seconds
     }
@@ -112,7 +112,7 @@ impl Step<'_> {
         format!("{}/s", units::bytes(self.rate(at)))
     }
 
-    /// Percent of look-ups that found their block; nothing if there were none.
+    /// Percentage of look-ups that found their block; `None` if there were none.
     fn hits(&self) -> Option<f64> {
         let (hits, misses) = (self.added("/cache/hits"), self.added("/cache/misses"));
         (hits + misses > 0.0).then(|| 100.0 * hits / (hits + misses))
@@ -124,7 +124,7 @@ fn added(before: Option<f64>, now: Option<f64>) -> f64 {
     if now < before { now } else { now - before }
 }
 
-/// Buckets of a step: where each ends (s), and how often.
+/// The latency buckets of a step: the upper bound of each (s), and its count.
 struct Latency(Vec<(Option<f64>, f64)>);
 
 impl Latency {
@@ -132,7 +132,7 @@ impl Latency {
         self.0.iter().map(|(_, count)| count).sum()
     }
 
-    /// What this share of them took at most; `-` if there were none.
+    /// The upper bound of this share of the latencies; `-` if there were none.
     fn quantile(&self, share: f64) -> String {
         let rank = (self.count() * share).ceil().max(1.0);
         let mut seen = 0.0;
@@ -146,12 +146,12 @@ impl Latency {
     }
 }
 
-/// Where it is shown.
+/// The output of the steps.
 struct Screen {
     as_json: bool,
-    /// In place.
+    /// Standard output is a terminal: a frame replaces the one before.
     terminal: bool,
-    /// Lines that stand there.
+    /// The number of lines of the frame that is shown.
     lines: usize,
 }
 
@@ -171,10 +171,10 @@ impl Screen {
         } else if self.terminal {
             let frame = frame(mount, step);
             if self.lines > 0 {
-                // Up to the first line, and all below away.
+                // Moves up to the first line, and clears everything below.
                 write!(out, "\x1b[{}A\x1b[J", self.lines)?;
             }
-            // What is too long is cut, lest it be two lines.
+            // Lines are cut at the right edge: a wrapped line would count as two.
             write!(out, "\x1b[?7l{frame}\x1b[?7h")?;
             self.lines = frame.lines().count();
         } else {
@@ -184,7 +184,7 @@ impl Screen {
     }
 }
 
-/// `, 3 errors`: all that the device failed so far; nothing if there is nothing to say.
+/// `, 3 errors`: all errors of the device so far; empty if there are none.
 fn errors(answer: &Value) -> String {
     let all = answer.pointer("/device/errors").and_then(Value::as_object);
     let counts = all.into_iter().flatten();
@@ -202,7 +202,7 @@ fn clock() -> String {
     format!("{:02}:{:02}:{:02}Z", day / 3600, day / 60 % 60, day % 60)
 }
 
-/// Some lines, for a terminal.
+/// A step as a frame of several lines, for a terminal.
 fn frame(mount: &MountEntry, step: &Step<'_>) -> String {
     let said = |at: &str| step.now.pointer(at).and_then(Value::as_str).unwrap_or("-");
     let state = match step.now["read_only"] == true {
@@ -245,7 +245,7 @@ fn frame(mount: &MountEntry, step: &Step<'_>) -> String {
     out
 }
 
-/// All in one line.
+/// A step in one line.
 fn line(step: &Step<'_>) -> String {
     let mut out = clock();
     for name in TIMED {

@@ -1,8 +1,8 @@
-//! ACLs as archives have them (`SCHILY.acl.access`, acl(5)'s short text form) and as ext4 has them
-//! as attributes (`posix_acl_xattr_header` of Linux).
+//! ACLs in their two forms: text in archives (`SCHILY.acl.access`, the short text form of acl(5)),
+//! and the attribute value of ext4 (`posix_acl_xattr_header` of Linux).
 //!
-//! An entry is `TAG:QUALIFIER:PERMISSIONS`; star and libarchive put the number of a named user or
-//! group behind it, in a fourth field. What is written here names by numbers.
+//! A text entry is `TAG:QUALIFIER:PERMISSIONS`; star and libarchive append the number of a named
+//! user or group as a fourth field. Texts written here name users and groups by number.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -10,9 +10,9 @@ use std::fs;
 
 /// `POSIX_ACL_XATTR_VERSION`.
 const VERSION: u32 = 2;
-/// Longest text, bytes: more than an attribute holds.
+/// Longest text, bytes: more than an attribute can express.
 const TEXT_MOST: usize = 256 << 10;
-/// Of entries that name nobody.
+/// The id of entries that name no user or group.
 const NO_ID: u32 = u32::MAX;
 
 const USER_OBJ: u16 = 0x01;
@@ -22,7 +22,7 @@ const GROUP: u16 = 0x08;
 const MASK: u16 = 0x10;
 const OTHER: u16 = 0x20;
 
-/// An entry: its tag, whether it names somebody, and the tag's word.
+/// A kind of entry: its tag, whether it names a user or group, and the tag's word.
 const TAGS: [(u16, bool, &str); 6] = [
     (USER_OBJ, false, "user"),
     (USER, true, "user"),
@@ -32,7 +32,7 @@ const TAGS: [(u16, bool, &str); 6] = [
     (OTHER, false, "other"),
 ];
 
-/// An ACL's attribute as text; `None` if it is none of this version.
+/// The text of an ACL attribute; `None` if the value is not an ACL of this version.
 pub(super) fn to_text(value: &[u8]) -> Option<String> {
     let (version, entries) = value.split_first_chunk()?;
     let (entries, rest) = entries.as_chunks::<8>();
@@ -59,12 +59,12 @@ pub(super) fn to_text(value: &[u8]) -> Option<String> {
     Some(text)
 }
 
-/// An ACL's text as an attribute.
+/// The attribute value of an ACL text.
 ///
 /// # Errors
-/// What is wrong with it.
+/// A sentence that says what is wrong with the text.
 pub(super) fn from_text(text: &[u8]) -> Result<Vec<u8>, String> {
-    let text = str::from_utf8(text).map_err(|_| "an ACL that is no text".to_owned())?;
+    let text = str::from_utf8(text).map_err(|_| "an ACL that is not text".to_owned())?;
     if text.len() > TEXT_MOST {
         return Err(format!("an ACL of {} bytes", text.len()));
     }
@@ -85,12 +85,12 @@ pub(super) fn from_text(text: &[u8]) -> Result<Vec<u8>, String> {
     Ok(value)
 }
 
-/// Tag, number and permissions.
+/// Tag, number and permissions of a text entry.
 fn entry(line: &str) -> Option<(u16, u32, u16)> {
     let mut fields = line.split(':').map(str::trim);
     let word = fields.next()?;
     let second = fields.next()?;
-    // `mask::r-x`, and `mask:r-x` as Solaris has it.
+    // `mask::r-x`, and `mask:r-x` as Solaris writes it.
     let (name, rights) = match fields.next() {
         Some(rights) => (second, rights),
         None => ("", second),
@@ -119,7 +119,7 @@ fn entry(line: &str) -> Option<(u16, u32, u16)> {
     Some((tag, id, bits))
 }
 
-/// The number of a name that comes without one, as this host has it: GNU tar asks the host, too.
+/// The id of a name that comes without one, as on this host: GNU tar looks there, too.
 fn id_of(word: &str, name: &str) -> Option<u32> {
     let file = match word.starts_with('u') {
         true => "/etc/passwd",
@@ -147,7 +147,7 @@ mod tests {
         let value = from_text(text.as_bytes()).unwrap();
         assert_eq!(value.len(), 4 + 6 * 8);
         assert_eq!(to_text(&value).as_deref(), Some(text));
-        // As others write it: in lines, in another order, with names and numbers.
+        // The text as other programs write it: in lines, in another order, with names and numbers.
         let other = "other::---\nmask::rwx\ngroup::r--\ngroup:staff:r-x:70000\n\
                      user:lisa:rwx:1000 # effective\nu::rw\n";
         assert_eq!(from_text(other.as_bytes()).unwrap(), value);

@@ -1,9 +1,10 @@
-//! Bounds of what an archive may ask for, before its entries are read.
+//! A reader that bounds the memory and time an archive may ask for, before its entries are read.
 //!
-//! The crate tar keeps names and PAX headers in memory, as long as they say that they are, ends a
-//! PAX record at a newline in its value, and reads a hole as zeroes, one by one. So this reader
-//! stands before it: it refuses headers that are too long, reads the PAX headers itself, and makes
-//! a file with holes one without. What they say, and the runs of data, it tells aside.
+//! The crate tar keeps names and PAX headers in memory at whatever length they claim, ends a PAX
+//! record at a newline in its value, and reads holes as zeroes, byte by byte. This reader stands in
+//! front of it: it refuses headers that are too long, reads PAX headers itself, and presents a file
+//! with holes as one without. The contents of the PAX headers and the runs of data are passed on in
+//! [`Aside`].
 
 use std::cell::RefCell;
 use std::io::{self, Read};
@@ -18,16 +19,16 @@ use super::pax::{Pax, number};
 const BLOCK: usize = 512;
 /// Longest name, bytes.
 const NAME_MOST: u64 = 64 << 10;
-/// PAX headers of an entry, bytes: what extended attributes take.
+/// Longest PAX headers of an entry, bytes: room for its extended attributes.
 const PAX_MOST: u64 = 8 << 20;
-/// PAX headers of all entries, bytes: each entry is given what they say.
+/// Longest global PAX headers, bytes: each entry gets a copy of them.
 const GLOBAL_MOST: u64 = 64 << 10;
-/// Largest file, bytes: what ext4 may hold.
+/// Largest file, bytes: the limit of ext4.
 const FILE_MOST: u64 = 16 << 40;
-/// Runs of data of a file with holes.
+/// Most runs of data in a file with holes.
 const RUNS_MOST: usize = 1 << 20;
 
-/// The places of the data of a file with holes.
+/// The runs of data of a file with holes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Holes {
     /// Size of the file, bytes.
@@ -35,27 +36,27 @@ pub(super) struct Holes {
     pub(super) runs: Vec<Range<u64>>,
 }
 
-/// Facts of an entry that are told aside.
+/// Facts about an entry that are passed beside the archive.
 #[derive(Debug, Default)]
 pub(super) struct Aside {
     pub(super) pax: Pax,
     pub(super) holes: Option<Holes>,
 }
 
-/// Facts of the entry at hand that are told aside.
+/// The facts about the current entry.
 pub(super) type AsideOfEntry = Rc<RefCell<Aside>>;
 
-/// An archive without holes, PAX headers and long names.
+/// The archive without holes, PAX headers and long names.
 pub(super) struct Bounded<R> {
     from: R,
-    /// Headers that were looked at.
+    /// Headers that were checked, to be read next.
     ready: io::Cursor<Vec<u8>>,
-    /// Bytes that pass as they are.
+    /// Bytes that are passed through unchanged.
     passing: u64,
-    /// PAX headers of all entries that come, and their bytes.
+    /// Global PAX headers, for all entries that follow, and their bytes.
     of_all: Pax,
     of_all_bytes: u64,
-    /// PAX headers of the entry that comes, and their bytes.
+    /// PAX headers of the next entry, and their bytes.
     of_next: Option<Pax>,
     of_next_bytes: u64,
     aside: AsideOfEntry,
@@ -87,7 +88,7 @@ fn refused(header: &Header, what: &str) -> io::Error {
     io::Error::other(format!("{}: {what}", String::from_utf8_lossy(&name)))
 }
 
-/// The size with what fills the last block.
+/// The size rounded up to whole blocks.
 fn padded(size: u64) -> u64 {
     size.checked_next_multiple_of(BLOCK as u64)
         .unwrap_or(u64::MAX)
@@ -115,7 +116,7 @@ impl<R: Read> Bounded<R> {
         (bounded, aside)
     }
 
-    /// Reads the next header, and what the reader keeps of it; answers whether there is one.
+    /// Reads the next header, and keeps what it needs of it; returns whether there is one.
     fn header(&mut self) -> io::Result<bool> {
         let mut block = Vec::new();
         self.take(BLOCK as u64, &mut block)?;
@@ -126,7 +127,7 @@ impl<R: Read> Bounded<R> {
         }
         let header = Header::from_byte_slice(&block).clone();
         if !is_whole(&header) {
-            // The end, or what its reader tells of.
+            // The end of the archive, or an error that the reader reports.
             self.ready = io::Cursor::new(block);
             return Ok(true);
         }
@@ -168,7 +169,7 @@ impl<R: Read> Bounded<R> {
             .map_err(|e| refused(header, &e.to_string()))
     }
 
-    /// Tells aside what is known of an entry, and gives the header of a file without holes.
+    /// Notes what is known of an entry in `aside`, and returns the header of a file without holes.
     fn entry(&mut self, mut header: Header, size: u64) -> io::Result<Header> {
         let pax = self.of_next.take().unwrap_or_else(|| self.of_all.clone());
         self.of_next_bytes = 0;
@@ -184,7 +185,7 @@ impl<R: Read> Bounded<R> {
                 let (places, rest) = pax.sparse.map.as_chunks::<2>();
                 places.iter().try_for_each(|place| holes.add(*place))?;
                 if !rest.is_empty() {
-                    return Err(refused(&header, "holes that cannot be"));
+                    return Err(refused(&header, "an invalid list of holes"));
                 }
                 (Some(holes.done()), stored)
             }
@@ -193,7 +194,7 @@ impl<R: Read> Bounded<R> {
         if let Some(holes) = &holes {
             let sum: u64 = holes.runs.iter().map(|run| run.end - run.start).sum();
             if holes.size > FILE_MOST || sum != data {
-                return Err(refused(&header, "holes that cannot be"));
+                return Err(refused(&header, "an invalid list of holes"));
             }
             header.set_entry_type(EntryType::Regular);
         }
@@ -206,15 +207,15 @@ impl<R: Read> Bounded<R> {
         Ok(header)
     }
 
-    /// Reads as much as there is of `n` bytes.
+    /// Reads up to `n` bytes.
     fn take(&mut self, n: u64, to: &mut Vec<u8>) -> io::Result<()> {
         (&mut self.from).take(n).read_to_end(to).map(drop)
     }
 
-    /// The holes that a header lists, with the blocks behind it (GNU tar's old form).
+    /// The holes that a header and its extension blocks list (GNU tar's old form).
     fn old_holes(&mut self, header: &Header) -> io::Result<Holes> {
         let Some(gnu) = header.as_gnu() else {
-            return Err(refused(header, "holes in a form that is not read"));
+            return Err(refused(header, "a list of holes in an unknown format"));
         };
         let mut holes = Runs::new(header, gnu.real_size()?);
         let mut add = |places: &[GnuSparseHeader]| {
@@ -233,14 +234,14 @@ impl<R: Read> Bounded<R> {
     }
 
     /// The holes that the first blocks of the data list, in lines (GNU tar's form 1.0), and the
-    /// bytes of these blocks, which are read.
+    /// bytes of these blocks, which are consumed.
     fn holes_in_data(
         &mut self,
         header: &Header,
         real: u64,
         stored: u64,
     ) -> io::Result<(Holes, u64)> {
-        let cannot_be = || refused(header, "holes that cannot be");
+        let cannot_be = || refused(header, "an invalid list of holes");
         let mut holes = Runs::new(header, real);
         let (mut line, mut count, mut pair) = (Vec::new(), None, None);
         let mut taken = 0;
@@ -277,7 +278,7 @@ impl<R: Read> Bounded<R> {
     }
 }
 
-/// Runs of data that are put together.
+/// Collects runs of data.
 struct Runs<'a> {
     header: &'a Header,
     holes: Holes,
@@ -295,13 +296,13 @@ impl Runs<'_> {
     /// Adds a run by its offset and length, bytes.
     ///
     /// # Errors
-    /// It is not behind the last one, or not in the file, or one too many.
+    /// The run is not behind the last one, ends behind the file, or is one too many.
     fn add(&mut self, [start, length]: [u64; 2]) -> io::Result<()> {
         let Holes { size, runs } = &mut self.holes;
         let last = runs.last().map_or(0, |run: &Range<u64>| run.end);
         let end = start.checked_add(length).filter(|end| *end <= *size);
         let (Some(end), true, true) = (end, start >= last, runs.len() < RUNS_MOST) else {
-            return Err(refused(self.header, "holes that cannot be"));
+            return Err(refused(self.header, "an invalid list of holes"));
         };
         runs.push(start..end);
         Ok(())

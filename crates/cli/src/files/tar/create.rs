@@ -1,18 +1,20 @@
-//! Packing.
+//! Packing: writes an archive of files in a volume.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use stetfs::{Node, Volume};
 use tar::{Builder, EntryType, Header};
 
+use super::chosen::Chosen;
 use super::pax::Records;
 use super::sparse::{self, Data};
+use super::told::Told;
 use crate::failure::{Code, Failure, Result};
 use crate::files::args::TarArgs;
 use crate::files::failed::output;
@@ -20,63 +22,63 @@ use crate::files::meter::Meter;
 use crate::files::place::split;
 use crate::files::tree::{Content, Entered, Inside, Item, Kind, Source, Tree, Xattr};
 
-/// Longest target in a header.
+/// The inode of a volume's root.
+const ROOT: u64 = 2;
+/// Longest link target in a header, bytes.
 const TARGET_MAX: usize = 100;
 
-/// Packs what is in `place`, with names that begin there.
+/// A file to be packed.
+struct Waiting {
+    /// Its path in the tree.
+    path: PathBuf,
+    /// Its name in the archive.
+    name: PathBuf,
+    item: Item,
+    /// It is in the root of the volume.
+    is_in_root: bool,
+}
+
+/// Packs the tree at `place` with names relative to it, or files in it, which are named.
 pub(super) fn create(
     args: &TarArgs,
     volume: &Volume,
-    place: &Path,
+    (place, names): (&Path, &[OsString]),
     archive: Box<dyn Write>,
+    told: &mut Told,
     meter: &mut Meter,
 ) -> Result {
-    let (base, name) = split(place);
-    let tree = &Inside::below(volume, base)?;
-    let path = Path::new(name.unwrap_or_default());
-    let Some(item) = tree.item(path)? else {
-        let message = format!("cannot pack {}: there is no such file", place.display());
-        return Err(Failure::new(Code::NotFound, message));
+    let (base, name) = match args.directory {
+        Some(_) => (place, None),
+        None => split(place),
     };
+    let tree = &Inside::below(volume, base)?;
     let mut pack = Pack {
         tree,
         owner: args.owner,
+        excluded: Chosen::new(&[], &args.exclude),
+        lost_found: args.lost_found,
+        told,
         builder: Builder::new(archive),
         links: HashMap::new(),
         meter,
     };
-    let mut all = vec![(path.to_owned(), PathBuf::from("./"), item)];
-    if let (Some((_, name, item)), Some(last)) = (all.last_mut(), path.file_name())
-        && item.kind != Kind::Dir
-    {
-        *name = last.into();
-    }
-    let mut entered = Entered::default();
-    while let Some((path, name, item)) = all.pop() {
-        pack.meter.go_on()?;
-        pack.add(&path, &name, &item)?;
-        pack.meter.entry();
-        if item.kind != Kind::Dir {
-            continue;
+    match args.directory {
+        None => {
+            let path = Path::new(name.unwrap_or_default());
+            let top = pack.top(path, Path::new("./"))?;
+            pack.all(top)?;
         }
-        if tree.names_dirs_once() {
-            let is_new = entered.add(&tree.shown(&path), item.id);
-            if pack.meter.troubles.pass(is_new)?.is_none() {
-                continue;
-            }
-        }
-        let dir = if name == Path::new("./") {
-            PathBuf::new()
-        } else {
-            name
-        };
-        let names = pack.meter.troubles.pass(tree.names(&path))?;
-        // The first of them is to come first.
-        for last in names.unwrap_or_default().into_iter().rev() {
-            let (path, name) = (path.join(&last), dir.join(&last));
-            // What went meanwhile is left out.
-            if let Some(Some(item)) = pack.meter.troubles.pass(tree.item(&path))? {
-                all.push((path, name, item));
+        Some(_) => {
+            for name in names {
+                let path = inner(name)?;
+                let name = match path.as_os_str().is_empty() {
+                    true => Path::new("./"),
+                    false => &path,
+                };
+                let top = pack.top(&path, name);
+                if let Some(top) = pack.meter.troubles.pass(top)? {
+                    pack.all(top)?;
+                }
             }
         }
     }
@@ -87,16 +89,113 @@ pub(super) fn create(
     written.or_else(output)
 }
 
+/// A name in the directory of `-C`, as a path in its tree.
+fn inner(name: &OsString) -> Result<PathBuf> {
+    let mut path = PathBuf::new();
+    for part in Path::new(name).components() {
+        match part {
+            Component::Normal(part) => path.push(part),
+            Component::CurDir => {}
+            _ => {
+                let message = format!("{} is no name in the directory", Path::new(name).display());
+                return Err(Failure::new(Code::Usage, message).hint(
+                    "-C IMAGE:/DIR takes names in DIR, without .. and without a / at first",
+                ));
+            }
+        }
+    }
+    Ok(path)
+}
+
 struct Pack<'a> {
     tree: &'a Inside,
     owner: Option<(u32, u32)>,
+    excluded: Chosen,
+    /// `lost+found` in the root of the volume is packed, too.
+    lost_found: bool,
+    told: &'a mut Told,
     builder: Builder<Box<dyn Write>>,
-    /// Files with several names that are packed, by their name in the archive.
+    /// Packed files with several names, by their name in the archive.
     links: HashMap<(u64, u64), PathBuf>,
     meter: &'a mut Meter,
 }
 
 impl Pack<'_> {
+    /// A file that is named.
+    fn top(&self, path: &Path, name: &Path) -> Result<Waiting> {
+        let Some(item) = self.tree.item(path)? else {
+            let path = self.tree.shown(path);
+            let message = format!("cannot pack {}: there is no such file", path.display());
+            return Err(Failure::new(Code::NotFound, message));
+        };
+        // The content of a directory has names that begin with ./
+        let name = match (name == Path::new("./"), path.file_name()) {
+            (true, Some(last)) if item.kind != Kind::Dir => Path::new(last),
+            _ => name,
+        };
+        Ok(Waiting {
+            path: path.to_owned(),
+            name: name.to_owned(),
+            item,
+            is_in_root: false,
+        })
+    }
+
+    /// Packs a file with all that is below it.
+    fn all(&mut self, top: Waiting) -> Result {
+        let mut entered = Entered::default();
+        let mut all = vec![top];
+        while let Some(next) = all.pop() {
+            self.meter.go_on()?;
+            if self.excluded.excludes(&next.name) || self.is_lost_found(&next) {
+                continue;
+            }
+            let Waiting {
+                path, name, item, ..
+            } = next;
+            self.add(&path, &name, &item)?;
+            self.meter.entry();
+            if item.kind != Kind::Dir {
+                continue;
+            }
+            if self.tree.names_dirs_once() {
+                let is_new = entered.add(&self.tree.shown(&path), item.id);
+                if self.meter.troubles.pass(is_new)?.is_none() {
+                    continue;
+                }
+            }
+            let dir = match name == Path::new("./") {
+                true => PathBuf::new(),
+                false => name,
+            };
+            let names = self.meter.troubles.pass(self.tree.names(&path))?;
+            // The stack is popped from its end, so the first name goes last.
+            for last in names.unwrap_or_default().into_iter().rev() {
+                let (path, name) = (path.join(&last), dir.join(&last));
+                // Files that were removed meanwhile are left out.
+                if let Some(Some(found)) = self.meter.troubles.pass(self.tree.item(&path))? {
+                    all.push(Waiting {
+                        path,
+                        name,
+                        item: found,
+                        is_in_root: item.id.1 == ROOT,
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it is the directory of e2fsck, which each volume has of its own.
+    fn is_lost_found(&self, file: &Waiting) -> bool {
+        let is_it = file.is_in_root && file.item.kind == Kind::Dir && !self.lost_found;
+        is_it
+            && file
+                .path
+                .file_name()
+                .is_some_and(|name| name == "lost+found")
+    }
+
     fn add(&mut self, path: &Path, name: &Path, item: &Item) -> Result {
         if item.kind == Kind::Node(Node::Socket) {
             tracing::warn!(
@@ -105,6 +204,7 @@ impl Pack<'_> {
             );
             return Ok(());
         }
+        self.told.name(&with_slash(name, item))?;
         let mut header = self.header(item);
         if let Some(packed) = self.links.get(&item.id).cloned() {
             header.set_entry_type(EntryType::Link);
@@ -123,12 +223,8 @@ impl Pack<'_> {
         match source {
             Source::Content(content, runs) => self.file(&mut header, name, item, &*content, runs),
             Source::Dir => {
-                let mut with_slash = OsString::from(name);
-                if !name.as_os_str().as_bytes().ends_with(b"/") {
-                    with_slash.push("/");
-                }
                 header.set_entry_type(EntryType::Directory);
-                self.empty(&mut header, Path::new(&with_slash))
+                self.empty(&mut header, Path::new(&with_slash(name, item)))
                     .map_err(failed)
             }
             Source::Link(target) => {
@@ -149,13 +245,13 @@ impl Pack<'_> {
         header.set_gid(gid.into());
         header.set_mode(item.mode);
         header.set_size(0);
-        // Others are told in a header of their own.
+        // Other times go into a PAX header.
         let after = item.modified.duration_since(UNIX_EPOCH).unwrap_or_default();
         header.set_mtime(after.as_secs());
         header
     }
 
-    /// What the header has no room for.
+    /// Writes a PAX header for what the header has no room for.
     fn pax(&mut self, item: &Item, xattrs: &[Xattr]) -> io::Result<()> {
         let mut records = Records::default();
         let time = decimal(item.modified);
@@ -185,7 +281,7 @@ impl Pack<'_> {
         if bytes.len() > TARGET_MAX {
             return self.builder.append_link(header, name, target);
         }
-        // As it is: a target need not be a tidy path.
+        // Literal, because a target need not be a normalized path.
         header.set_link_name_literal(bytes)?;
         self.empty(header, name)
     }
@@ -217,6 +313,15 @@ impl Pack<'_> {
         written.map_err(failed)?;
         self.meter.bytes(bytes)
     }
+}
+
+/// The name in the archive, which for a directory ends with a slash.
+fn with_slash(name: &Path, item: &Item) -> OsString {
+    let mut name = OsString::from(name);
+    if item.kind == Kind::Dir && !name.as_bytes().ends_with(b"/") {
+        name.push("/");
+    }
+    name
 }
 
 fn failed(e: io::Error) -> Failure {

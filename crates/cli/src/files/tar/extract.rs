@@ -1,4 +1,4 @@
-//! Unpacking.
+//! Unpacking: makes the files of an archive in a volume.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,24 +13,27 @@ use tar::{Archive, Entry, EntryType};
 
 use super::archive::{PART, unreadable};
 use super::bounded::{Aside, AsideOfEntry, Bounded, Holes};
+use super::chosen::Chosen;
 use super::pax::Pax;
+use super::told::Told;
 use super::unpacked::Unpacked;
 use crate::failure::{Code, Failure, Result};
 use crate::files::args::TarArgs;
 use crate::files::meter::Meter;
 use crate::files::tree::{Finish, Inside, Kind, Permissions, Sink, Tree, check_depth};
 
-/// In front of a name that a layer removes.
+/// The prefix of a whiteout, a name that a layer removes.
 const WHITEOUT: &[u8] = b".wh.";
-/// The rest of the name where a directory hides all that was there before.
+/// The name of an opaque whiteout: its directory hides everything that was there before.
 const OPAQUE: &[u8] = b".wh..opq";
 
-/// Unpacks into `base`, which is made if it is not there.
+/// Unpacks into `base`, which is created if it does not exist.
 pub(super) fn extract(
     args: &TarArgs,
     volume: &Volume,
     base: &Path,
-    archive: Box<dyn Read>,
+    archive: &mut dyn Read,
+    (chosen, told): (&mut Chosen, &mut Told),
     meter: &mut Meter,
 ) -> Result {
     volume.create_dir_all(base)?;
@@ -42,6 +45,8 @@ pub(super) fn extract(
         places: Unpacked::new(tree, base),
         owner: args.owner,
         whiteouts: args.whiteouts,
+        chosen,
+        told,
         made: BTreeSet::new(),
         dirs: BTreeMap::new(),
         buf: vec![0; PART],
@@ -53,7 +58,7 @@ pub(super) fn extract(
         unpack.entry(&mut entry.map_err(unreadable)?)?;
         unpack.meter.entry();
     }
-    // Now that nothing comes into them any more.
+    // Directories get their attributes last, when nothing is added to them any more.
     for (path, finish) in unpack.dirs {
         // A whiteout or another entry may have taken its place.
         if tree.item(&path)?.is_some_and(|item| item.kind == Kind::Dir) {
@@ -70,19 +75,21 @@ struct Unpack<'a> {
     aside: AsideOfEntry,
     owner: Option<(u32, u32)>,
     whiteouts: bool,
-    /// What came from this archive, if it may have whiteouts: these hide only what was there
-    /// before.
+    chosen: &'a mut Chosen,
+    told: &'a mut Told,
+    /// The paths that came from this archive, if it may have whiteouts: these hide only what was
+    /// there before.
     made: BTreeSet<PathBuf>,
-    /// Directories of the archive, and what they are to have in the end.
+    /// Directories of the archive, with the attributes that they get at the end.
     dirs: BTreeMap<PathBuf, Finish>,
     buf: Vec<u8>,
     meter: &'a mut Meter,
 }
 
-type Archived<'a> = Entry<'a, Bounded<Box<dyn Read>>>;
+type Archived<'a, 'r> = Entry<'a, Bounded<&'r mut dyn Read>>;
 
 impl Unpack<'_> {
-    fn entry(&mut self, entry: &mut Archived<'_>) -> Result {
+    fn entry(&mut self, entry: &mut Archived<'_, '_>) -> Result {
         let kind = entry.header().entry_type();
         let Aside { mut pax, holes } = self.aside.take();
         let name = match pax.name() {
@@ -90,11 +97,18 @@ impl Unpack<'_> {
             None => tidy(&entry.path_bytes())?,
         };
         let link = pax.link.take();
+        if !self.chosen.takes(&name) {
+            return Ok(());
+        }
+        self.told.name(&told_name(&name, kind))?;
         if self.whiteouts && self.hides(&name)? {
             return Ok(());
         }
         for unread in &pax.unread {
-            let message = format!("{} is left without an attribute: {unread}", name.display());
+            let message = format!(
+                "{} was unpacked without an attribute: {unread}",
+                name.display()
+            );
             self.meter
                 .troubles
                 .tell(&Failure::new(Code::Usage, message));
@@ -151,7 +165,7 @@ impl Unpack<'_> {
     fn link(&mut self, target: &Path, path: &Path) -> Result {
         let Some(target) = self.places.place(target, false)? else {
             let message = format!(
-                "{} is a link to {}, which is not there",
+                "{} is a link to {}, which does not exist",
                 path.display(),
                 target.display()
             );
@@ -175,7 +189,7 @@ impl Unpack<'_> {
         }
     }
 
-    /// Makes a directory, in place of anything else of this name.
+    /// Makes a directory, and replaces anything else of this name.
     fn need_dir(&mut self, path: &Path) -> Result {
         match self.tree.item(path)? {
             Some(item) if item.kind == Kind::Dir => Ok(()),
@@ -187,13 +201,13 @@ impl Unpack<'_> {
         }
     }
 
-    /// Takes away what stands where something else than a directory is to be.
+    /// Removes the existing file where something other than a directory is to be made.
     fn make_way(&mut self, path: &Path) -> Result {
         match self.tree.item(path)? {
             None => Ok(()),
             Some(item) if item.kind == Kind::Dir && (!self.whiteouts || is_base(path)) => {
                 let message = format!(
-                    "./{} is a directory, and something else in the archive",
+                    "./{} is a directory here, but not in the archive",
                     path.display()
                 );
                 Err(Failure::new(Code::Usage, message))
@@ -202,7 +216,7 @@ impl Unpack<'_> {
         }
     }
 
-    /// Does what a whiteout says; answers whether it is one.
+    /// Carries out a whiteout; returns whether `name` is one.
     fn hides(&mut self, name: &Path) -> Result<bool> {
         let Some(hidden) = name
             .file_name()
@@ -211,7 +225,7 @@ impl Unpack<'_> {
             return Ok(false);
         };
         if matches!(hidden, b"" | b"." | b"..") {
-            let message = format!("{} is no whiteout that makes sense", name.display());
+            let message = format!("{} is not a valid whiteout", name.display());
             return Err(Failure::new(Code::Usage, message));
         }
         let Some(place) = self.places.place(name, false)? else {
@@ -230,9 +244,9 @@ impl Unpack<'_> {
         Ok(true)
     }
 
-    /// Removes what was there before, and leaves what this archive brought.
+    /// Removes what was there before, and keeps what this archive brought.
     fn hide(&mut self, path: &Path) -> Result {
-        // What lies below a path comes right behind it.
+        // Paths below a path follow it directly in the order.
         let mut from_here = self.made.range(path.to_owned()..);
         let brought = from_here.next().is_some_and(|made| made.starts_with(path));
         if !brought {
@@ -249,13 +263,13 @@ impl Unpack<'_> {
         Ok(())
     }
 
-    fn finish(&self, entry: &Archived<'_>, pax: Pax) -> Result<Finish> {
+    fn finish(&self, entry: &Archived<'_, '_>, pax: Pax) -> Result<Finish> {
         let header = entry.header();
         let id = |id: u64| {
             u32::try_from(id).map_err(|_| {
                 Failure::new(
                     Code::Usage,
-                    format!("the archive has an owner {id}, which is none"),
+                    format!("the archive has the owner id {id}, which is not valid"),
                 )
             })
         };
@@ -272,7 +286,7 @@ impl Unpack<'_> {
                     .map_err(unreadable)?)?,
             ),
         };
-        // The crate does not see the sign of times before 1970.
+        // The crate drops the sign of times before 1970.
         let seconds = header.mtime().map_err(unreadable)?.cast_signed();
         let span = Duration::from_secs(seconds.unsigned_abs());
         let modified = match seconds < 0 {
@@ -290,9 +304,9 @@ impl Unpack<'_> {
         })
     }
 
-    fn node(&self, entry: &Archived<'_>, path: &Path) -> Result<Kind> {
+    fn node(&self, entry: &Archived<'_, '_>, path: &Path) -> Result<Kind> {
         let header = entry.header();
-        // Of a pipe the fields may be empty.
+        // The fields of a pipe may be empty.
         let number =
             |n: std::io::Result<Option<u32>>| Ok::<_, Failure>(n.map_err(unreadable)?.unwrap_or(0));
         let device = || -> Result<(u32, u32)> {
@@ -310,7 +324,7 @@ impl Unpack<'_> {
         Ok(Kind::Node(node))
     }
 
-    fn content(&mut self, entry: &mut Archived<'_>, sink: &dyn Sink, holes: &Holes) -> Result {
+    fn content(&mut self, entry: &mut Archived<'_, '_>, sink: &dyn Sink, holes: &Holes) -> Result {
         let mut written = 0;
         for run in &holes.runs {
             let mut at = run.start;
@@ -333,10 +347,10 @@ impl Unpack<'_> {
     }
 }
 
-/// A name of the archive, as a path that leads on from the base.
+/// A name of the archive, as a path relative to the base.
 ///
 /// # Errors
-/// A name with `..`.
+/// The name contains `..`.
 fn tidy(name: &[u8]) -> Result<PathBuf> {
     let name = Path::new(OsStr::from_bytes(name));
     let mut path = PathBuf::new();
@@ -357,12 +371,24 @@ fn tidy(name: &[u8]) -> Result<PathBuf> {
     Ok(path)
 }
 
+/// The name as `-v` tells it.
+fn told_name(name: &Path, kind: EntryType) -> OsString {
+    let mut told = match name.as_os_str().is_empty() {
+        true => OsString::from("."),
+        false => OsString::from(name),
+    };
+    if kind == EntryType::Directory {
+        told.push("/");
+    }
+    told
+}
+
 fn is_base(path: &Path) -> bool {
     path.as_os_str().is_empty()
 }
 
-/// Fills the buffer, as far as the entry goes.
-fn fill(entry: &mut Archived<'_>, buf: &mut [u8]) -> Result<usize> {
+/// Fills the buffer from the entry, as far as its data goes; returns the number of bytes.
+fn fill(entry: &mut Archived<'_, '_>, buf: &mut [u8]) -> Result<usize> {
     let mut filled = 0;
     while let Some(rest) = buf.get_mut(filled..).filter(|rest| !rest.is_empty()) {
         match entry.read(rest) {
@@ -375,8 +401,8 @@ fn fill(entry: &mut Archived<'_>, buf: &mut [u8]) -> Result<usize> {
     Ok(filled)
 }
 
-/// The target of a link: as its PAX header says, else as its own does.
-fn link_target(said: Option<Vec<u8>>, entry: &Archived<'_>) -> Result<PathBuf> {
+/// The target of a link: from its PAX header if there is one, else from its own header.
+fn link_target(said: Option<Vec<u8>>, entry: &Archived<'_, '_>) -> Result<PathBuf> {
     match said.or_else(|| entry.link_name_bytes().map(Cow::into_owned)) {
         Some(target) => Ok(OsString::from_vec(target).into()),
         None => Err(Failure::new(

@@ -1,95 +1,104 @@
-//! `tar`: archives in and out of a volume.
+//! `tar`: packs files of a volume into an archive, unpacks archives into a volume, and lists them.
 
 mod acl;
 mod archive;
 mod bounded;
+mod chosen;
 mod create;
 mod extract;
+mod list;
+mod packed;
 mod pax;
 mod sparse;
+mod told;
 mod unpacked;
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, BufWriter, IsTerminal, Read, Write};
+use std::io::{self, IsTerminal};
 use std::path::Path;
 
 use stetfs::Volume;
-use stetfs::low::{ForeignKind, known_format};
 
-use self::archive::{PART, unreadable};
+use self::chosen::Chosen;
+use self::packed::{drain, ended};
+use self::told::Told;
 use super::args::TarArgs;
-use super::failed::host;
 use super::meter::Meter;
 use super::volumes::{Use, open};
 use crate::failure::{Code, Failure, Result};
 
-/// `stetfs tar`.
+/// Runs `stetfs tar`.
 pub(super) fn run(args: &TarArgs, json: bool) -> Result<Code> {
-    let (image, path) = args.place.inside()?;
-    let how = if args.create { Use::Read } else { Use::Write };
     let file = args.file.as_deref().filter(|file| *file != Path::new("-"));
+    if args.list {
+        return list::run(args, file, json);
+    }
     let mut meter = Meter::start();
-    // Before the volume changes.
-    let done = if args.create {
-        let archive = writer(file)?;
-        let volume = open(image, how, &args.opening)?;
-        let done = create::create(args, &volume, path, archive, &mut meter);
-        close(volume, done)
-    } else {
-        let archive = reader(file)?;
-        let volume = open(image, how, &args.opening)?;
-        let done = extract::extract(args, &volume, path, archive, &mut meter);
-        close(volume, done)
+    let mut told = Told {
+        is_on: args.verbose,
+        // Standard output may be the archive.
+        to_stderr: json || (args.create && file.is_none()),
     };
-    // Standard output may be the archive.
+    let done = match args.create {
+        true => create(args, file, &mut told, &mut meter),
+        false => extract(args, file, &mut told, &mut meter),
+    };
     let json = json && (args.extract || file.is_some());
     meter.end(json && done.is_ok());
     let what = if args.create { "packed" } else { "unpacked" };
     done.and_then(|()| meter.troubles.end(what, json))
 }
 
+fn create(args: &TarArgs, file: Option<&Path>, told: &mut Told, meter: &mut Meter) -> Result {
+    let (place, names) = args.place_and_names()?;
+    let (image, path) = place.inside()?;
+    if args.directory.is_some() && names.is_empty() {
+        return Err(Failure::new(Code::Usage, "no name to pack is given")
+            .hint("name files in the directory of -C; . is all of it"));
+    }
+    if file.is_none() && io::stdout().is_terminal() {
+        return Err(
+            Failure::new(Code::Usage, "an archive is not written to a terminal")
+                .hint("name a file with -f, or redirect standard output"),
+        );
+    }
+    // The archive is opened before the volume.
+    let (archive, running) = packed::writer(args, packed::open(file, true)?)?;
+    let volume = open(image, Use::Read, &args.opening)?;
+    let done = create::create(args, &volume, (path, names), archive, told, meter);
+    close(volume, ended(running, done))
+}
+
+fn extract(args: &TarArgs, file: Option<&Path>, told: &mut Told, meter: &mut Meter) -> Result {
+    let (place, names) = args.place_and_names()?;
+    let (image, path) = place.inside()?;
+    let mut chosen = Chosen::new(names, &args.exclude);
+    let (mut archive, running) = packed::reader(args, packed::open(file, false)?)?;
+    let volume = open(image, Use::Write, &args.opening)?;
+    let done = extract::extract(
+        args,
+        &volume,
+        path,
+        &mut archive,
+        (&mut chosen, told),
+        meter,
+    );
+    let done = done.and_then(|()| drain(&mut archive, running.is_some()));
+    drop(archive);
+    close(volume, ended(running, done))?;
+    tell_missing(&chosen, meter);
+    Ok(())
+}
+
+/// Tells which of the wanted names were not in the archive.
+fn tell_missing(chosen: &Chosen, meter: &mut Meter) {
+    for name in chosen.missing() {
+        let message = format!("{} is not in the archive", name.display());
+        meter.troubles.tell(&Failure::new(Code::NotFound, message));
+    }
+}
+
 fn close(volume: Volume, done: Result) -> Result {
     let closed = volume.close();
     done?;
     Ok(closed?)
-}
-
-fn writer(file: Option<&Path>) -> Result<Box<dyn Write>> {
-    Ok(match file {
-        Some(path) => {
-            let file = File::create(path).map_err(|e| host("make", path, e))?;
-            Box::new(BufWriter::with_capacity(PART, file))
-        }
-        None if io::stdout().is_terminal() => {
-            return Err(Failure::new(Code::Usage, "a terminal shows no archive")
-                .hint("name a file with -f, or redirect standard output"));
-        }
-        None => Box::new(BufWriter::with_capacity(PART, io::stdout())),
-    })
-}
-
-fn reader(file: Option<&Path>) -> Result<Box<dyn Read>> {
-    Ok(match file {
-        Some(path) => {
-            let file = File::open(path).map_err(|e| host("open", path, e))?;
-            Box::new(unpacked(BufReader::with_capacity(PART, file))?)
-        }
-        None => Box::new(unpacked(BufReader::with_capacity(PART, io::stdin()))?),
-    })
-}
-
-/// The archive, unless it begins as something that has to be unpacked first.
-fn unpacked<R: BufRead>(mut archive: R) -> Result<R> {
-    /// Where a tar archive says so.
-    const MAGIC: std::ops::Range<usize> = 257..262;
-    let head = archive.fill_buf().map_err(unreadable)?;
-    let known = known_format(head).filter(|known| known.kind == ForeignKind::Packed);
-    match known {
-        Some(known) if head.get(MAGIC) != Some(b"ustar") => {
-            let message = format!("this is no tar archive: it holds {}", known.name);
-            Err(Failure::new(Code::Usage, message)
-                .hint("unpack it on the way, such as: zcat layer.tar.gz | stetfs tar -x IMAGE:/"))
-        }
-        _ => Ok(archive),
-    }
 }

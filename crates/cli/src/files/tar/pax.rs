@@ -1,9 +1,9 @@
-//! PAX headers (POSIX.1, pax, "pax Extended Header"): records that say of an entry what its header
-//! has no room for.
+//! PAX headers (POSIX.1, pax, "pax Extended Header"): records with facts about an entry for which
+//! its header has no room.
 //!
-//! A record is `LENGTH KEYWORD=VALUE\n`, and it ends where its length says: a value is any bytes.
-//! (The crate tar ends a record at its first newline.) Attributes come in the forms of GNU tar,
-//! libarchive and star, holes in GNU tar's three forms (`GNU.sparse.`, its manual's "Sparse
+//! A record is `LENGTH KEYWORD=VALUE\n`; its length says where it ends, and the value may be any
+//! bytes. (The crate tar ends a record at its first newline.) Attributes come in the forms of GNU
+//! tar, libarchive and star, holes in GNU tar's three forms (`GNU.sparse.`, its manual's "Sparse
 //! Formats").
 
 use std::collections::BTreeMap;
@@ -16,19 +16,19 @@ use super::acl;
 use crate::files::base64;
 use crate::files::tree::Xattr;
 
-/// In front of an attribute's name, as GNU tar, bsdtar and container runtimes have it.
+/// The prefix of an attribute's name, as GNU tar, bsdtar and container runtimes write it.
 const XATTR: &str = "SCHILY.xattr.";
-/// In front of an attribute's name in percent-encoding, with its value in Base64.
+/// The prefix of an attribute's name in percent-encoding, with its value in Base64.
 const LIBARCHIVE: &str = "LIBARCHIVE.xattr.";
-/// ACLs as text, with the attribute that holds them.
+/// The keywords of ACLs as text, with the attributes that hold them.
 const ACLS: [(&str, &str); 2] = [
     ("SCHILY.acl.access", "system.posix_acl_access"),
     ("SCHILY.acl.default", "system.posix_acl_default"),
 ];
-/// The label of SELinux, without the zero that ends the attribute.
+/// The keyword of the SELinux label, which lacks the zero that ends the attribute.
 const LABEL: &str = "RHT.security.selinux";
 const SELINUX: &str = "security.selinux";
-/// In front of what is said of holes.
+/// The prefix of the keywords about holes.
 const HOLES: &[u8] = b"GNU.sparse.";
 
 /// The records of an entry.
@@ -36,18 +36,18 @@ const HOLES: &[u8] = b"GNU.sparse.";
 pub(super) struct Pax {
     pub(super) path: Option<Vec<u8>>,
     pub(super) link: Option<Vec<u8>>,
-    /// Bytes that are stored.
+    /// The size of the stored data, bytes.
     pub(super) size: Option<u64>,
     pub(super) uid: Option<u64>,
     pub(super) gid: Option<u64>,
     pub(super) modified: Option<SystemTime>,
     xattrs: BTreeMap<OsString, Vec<u8>>,
     pub(super) sparse: Sparse,
-    /// Attributes that cannot be read, as sentences.
+    /// Attributes that cannot be read: a sentence for each.
     pub(super) unread: Vec<String>,
 }
 
-/// Records of holes.
+/// Records about holes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sparse {
     /// Size of the file, bytes.
@@ -61,7 +61,7 @@ pub(super) struct Sparse {
 
 fn wrong(key: &[u8]) -> io::Error {
     let key = String::from_utf8_lossy(key);
-    io::Error::other(format!("a PAX header whose {key} makes no sense"))
+    io::Error::other(format!("a PAX header with an invalid {key}"))
 }
 
 /// A number in decimal.
@@ -70,7 +70,7 @@ pub(super) fn number(text: &[u8]) -> Option<u64> {
     str::from_utf8(text).ok().filter(|_| digits)?.parse().ok()
 }
 
-/// Splits the next record off: keyword, value and what follows.
+/// Splits off the next record: keyword, value and the bytes that follow.
 fn record(bytes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let space = bytes.iter().take(20).position(|b| *b == b' ')?;
     let length = usize::try_from(number(bytes.get(..space)?)?).ok()?;
@@ -81,13 +81,13 @@ fn record(bytes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
 }
 
 impl Pax {
-    /// Adds what a header says; of two records with one keyword the last counts.
+    /// Adds the records of a header; of two records with one keyword the last counts.
     ///
     /// # Errors
-    /// It is torn, or a value makes no sense.
+    /// A record is torn, or its value is invalid.
     pub(super) fn read(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while bytes.iter().any(|b| *b != 0) {
-            let torn = || io::Error::other("a PAX header that is torn");
+            let torn = || io::Error::other("a truncated PAX header");
             let (key, value, rest) = record(bytes).ok_or_else(torn)?;
             self.add(key, value).ok_or_else(|| wrong(key))?;
             bytes = rest;
@@ -95,7 +95,7 @@ impl Pax {
         Ok(())
     }
 
-    /// Adds a record; `None` if it makes no sense.
+    /// Adds a record; `None` if its value is invalid.
     fn add(&mut self, key: &[u8], value: &[u8]) -> Option<()> {
         match key {
             b"path" => self.path = Some(value.to_vec()),
@@ -122,7 +122,7 @@ impl Pax {
         } else if key == LABEL.as_bytes() {
             self.xattrs.insert(SELINUX.into(), [value, b"\0"].concat());
         } else if let Some(encoded) = key.strip_prefix(XATTR.as_bytes()) {
-            // GNU tar encodes these two, and nobody else does.
+            // GNU tar encodes these two characters; no other program does.
             let decoded = decoded(encoded, |b| matches!(b, b'%' | b'='));
             self.xattrs.insert(name(decoded), value.to_vec());
         } else if let Some(encoded) = key.strip_prefix(LIBARCHIVE.as_bytes()) {
@@ -131,13 +131,13 @@ impl Pax {
                 None => {
                     let key = String::from_utf8_lossy(key);
                     self.unread
-                        .push(format!("{key}: a value that is no Base64"));
+                        .push(format!("{key}: a value that is not Base64"));
                 }
             }
         }
     }
 
-    /// The name of the entry, where it is said here.
+    /// The name of the entry, if a record has it.
     pub(super) fn name(&self) -> Option<&[u8]> {
         self.sparse.name.as_deref().or(self.path.as_deref())
     }
@@ -149,7 +149,7 @@ impl Pax {
 }
 
 impl Sparse {
-    /// Adds a record; `None` if it makes no sense.
+    /// Adds a record; `None` if its value is invalid.
     fn add(&mut self, key: &[u8], value: &[u8]) -> Option<()> {
         match key {
             b"size" | b"realsize" => self.size = Some(number(value)?),
@@ -160,7 +160,7 @@ impl Sparse {
             }
             b"name" => self.name = Some(value.to_vec()),
             b"major" => self.map_in_data = number(value)? == 1,
-            // `minor`, `numblocks`.
+            // `minor` and `numblocks` are not needed.
             _ => {}
         }
         Some(())
@@ -188,7 +188,7 @@ fn decoded(name: &[u8], is_encoded: impl Fn(u8) -> bool) -> Vec<u8> {
     out
 }
 
-/// Seconds since 1970, perhaps with a fraction.
+/// Seconds since 1970, possibly with a fraction.
 fn time(text: &str) -> Option<SystemTime> {
     let (sign, text) = match text.strip_prefix('-') {
         Some(text) => (true, text),
@@ -203,7 +203,7 @@ fn time(text: &str) -> Option<SystemTime> {
     }
 }
 
-/// Records that are written.
+/// The bytes of records to be written.
 #[derive(Debug, Default)]
 pub(super) struct Records(Vec<u8>);
 
@@ -246,7 +246,7 @@ impl Records {
         self.add(&key, value);
     }
 
-    /// All of them; empty if there are none.
+    /// The bytes of all records; empty if there are none.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.0
     }
@@ -275,7 +275,7 @@ mod tests {
         for xattr in &xattrs {
             records.add_xattr(xattr);
         }
-        // Lengths around a new digit.
+        // Lengths around an additional digit.
         for n in 85..100 {
             records.add(b"comment", &vec![b'x'; n]);
         }

@@ -1,6 +1,6 @@
-//! Files with holes, as GNU tar has had them all along ("Old GNU Format" in its manual): the header
-//! lists four runs of data, blocks behind it 21 more each, and then come the data without the
-//! holes.
+//! Files with holes in GNU tar's oldest form ("Old GNU Format" in its manual): the header lists
+//! four runs of data, extension blocks behind it list 21 more each, and then the data follows
+//! without the holes.
 
 use std::io::{self, Read};
 use std::ops::Range;
@@ -10,15 +10,15 @@ use tar::{EntryType, GnuExtSparseHeader, GnuSparseHeader, Header};
 use crate::failure::{Code, Failure};
 use crate::files::tree::Content;
 
-/// Makes a header one of a file of `size` bytes with these runs of data; gives the blocks that
-/// follow it.
+/// Turns a header into that of a file of `size` bytes with these runs of data; returns the
+/// extension blocks that follow it.
 ///
 /// # Errors
-/// It is no GNU header.
+/// The header is not a GNU header.
 pub(super) fn describe(header: &mut Header, size: u64, runs: &[Range<u64>]) -> io::Result<Vec<u8>> {
     header.set_entry_type(EntryType::GNUSparse);
     header.set_size(runs.iter().map(|run| run.end - run.start).sum());
-    let not_gnu = || io::Error::other("the header is not one of GNU tar");
+    let not_gnu = || io::Error::other("the header is not of the GNU format");
     let gnu = header.as_gnu_mut().ok_or_else(not_gnu)?;
     gnu.set_real_size(size);
     let mut rest = runs.iter();
@@ -48,7 +48,8 @@ pub(super) struct Data<'a> {
     content: &'a dyn Content,
     runs: std::vec::IntoIter<Range<u64>>,
     now: Range<u64>,
-    /// Why reading ended. The archive has the size already: zeroes stand for what is missing.
+    /// The error that ended reading. The archive states the size already, so zeroes replace the
+    /// missing data.
     pub(super) failed: Option<Failure>,
 }
 

@@ -1,9 +1,9 @@
-//! The directories that names of an archive lead to.
+//! The directories to which names in an archive lead.
 //!
-//! An archive may hold a symbolic link and names that go through it, and with them reach what lies
-//! elsewhere. So no name leads through a link that came from the same archive. One that was there
-//! before is followed, as layers of containers need it (`lib` that leads to `usr/lib`), but not out
-//! of the base.
+//! An archive may contain a symbolic link and names that go through it, to reach files elsewhere.
+//! So no name leads through a link that came from the same archive. A link that was there before is
+//! followed, as container layers need it (`lib` that leads to `usr/lib`), but never out of the
+//! base.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -12,10 +12,11 @@ use std::path::{Component, Path, PathBuf};
 use crate::failure::{Code, Failure, Result};
 use crate::files::tree::{Inside, Kind, Tree};
 
-/// Symbolic links that are followed for one name, as Linux has it.
+/// Most symbolic links followed for one name, as in Linux.
 const MOST_LINKS: u32 = 40;
 
-/// The directories into which is unpacked. All paths lead on from the base, by names only.
+/// The directories into which an archive is unpacked. All paths are relative to the base and
+/// contain only names.
 pub(super) struct Unpacked<'a> {
     tree: &'a Inside,
     /// The base is the root of the volume.
@@ -33,11 +34,11 @@ impl<'a> Unpacked<'a> {
         }
     }
 
-    /// The place of the archive's `name`, its directory made if `make` says so; `None` if that is
-    /// not there. A symbolic link at the end is not followed.
+    /// The path for the archive's `name`. Its directory is created if `make` says so; `None` if the
+    /// directory is missing. A symbolic link at the end is not followed.
     ///
     /// # Errors
-    /// A name that leads through a link of the archive, or out of the base.
+    /// The name leads through a link of the archive, or out of the base.
     pub(super) fn place(&self, name: &Path, make: bool) -> Result<Option<PathBuf>> {
         let (dir, last) = match (name.parent(), name.file_name()) {
             (Some(dir), Some(last)) => (dir, last),
@@ -47,7 +48,7 @@ impl<'a> Unpacked<'a> {
     }
 
     fn dir(&self, dir: &Path, make: bool, name: &Path) -> Result<Option<PathBuf>> {
-        // From the last directory that names alone lead to: the tree follows no links.
+        // Starts again at the last directory that names alone lead to: the tree follows no links.
         let mut names = Vec::new();
         let mut at = dir;
         while let (Some(above), Some(last)) = (at.parent(), at.file_name()) {
@@ -75,14 +76,14 @@ impl<'a> Unpacked<'a> {
         Ok(Some(walk.at))
     }
 
-    /// Goes on to a directory; answers whether it is there.
+    /// Enters a directory; returns whether it exists.
     fn step(&self, walk: &mut Walk<'_>, part: &OsStr) -> Result<bool> {
         walk.at.push(part);
         match self.tree.item(&walk.at)?.map(|item| item.kind) {
             Some(Kind::Dir) => Ok(true),
             Some(Kind::Symlink) => self.follow(walk),
             _ if !walk.make => Ok(false),
-            // Or something is in the way.
+            // Nothing is there, or something else is in the way, which `make_dir` reports.
             _ => self.tree.make_dir(&walk.at).map(|()| true),
         }
     }
@@ -119,19 +120,19 @@ impl<'a> Unpacked<'a> {
         Err(walk.refused("a symbolic link that leads out of the directory to unpack into"))
     }
 
-    /// A symbolic link of the archive was made at `place`.
+    /// Notes that the archive made a symbolic link at `place`.
     pub(super) fn made_link(&mut self, place: &Path) {
         self.links.insert(place.to_owned());
     }
 }
 
-/// A name of the archive that is looked up.
+/// The look-up of a name of the archive.
 struct Walk<'a> {
-    /// As far as it went.
+    /// The directory reached so far.
     at: PathBuf,
     links: u32,
     make: bool,
-    /// For messages.
+    /// The whole name, for messages.
     name: &'a Path,
 }
 

@@ -1,4 +1,4 @@
-//! The files of the host.
+//! The files of the host as a [`Tree`].
 
 use std::cell::RefCell;
 use std::ffi::{OsStr, OsString};
@@ -19,20 +19,23 @@ use super::host_dir::{Held, HostDir};
 use super::host_item::{has_no_flags, id, is_unsupported, kind, to_item};
 use super::host_made::HostMade;
 use super::way::Way;
-use super::{Content, Finish, Item, KEPT_FLAGS, Kind, Made, Named, Permissions, Sink, Tree, Xattr};
+use super::{
+    Content, Finish, Followed, Item, KEPT_FLAGS, Kind, Made, Named, Permissions, Sink, Tree, Xattr,
+};
 use crate::failure::{Code, Failure, Result};
 use crate::files::failed::host;
 use crate::files::meter::Meter;
+use crate::files::place::split;
 
 /// The files below a directory of the host.
 ///
-/// A directory that was found stays open while paths lead through it: what is below it is there,
-/// whatever others make of its name meanwhile.
+/// A directory stays open while paths lead through it: files below it are found there, whatever
+/// other processes do to its name meanwhile.
 pub(in crate::files) struct Host {
     way: RefCell<Way<HostDir>>,
     /// The path of the base, for messages.
     path: PathBuf,
-    /// Permissions that something new does not get.
+    /// The bits that the mode of a new file does not get.
     umask: u32,
 }
 
@@ -42,7 +45,7 @@ struct Open {
     path: PathBuf,
 }
 
-/// A file that is made.
+/// A file that was created.
 struct HostFile {
     open: Open,
     made: HostMade,
@@ -60,12 +63,12 @@ impl Content for Open {
             Err(Errno::NXIO) => return Ok(None),
             // A pipe: it is read to its end.
             Err(Errno::SPIPE) => return Ok(None),
-            // A file system that does not tell.
+            // A file system that does not report holes.
             Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok((from < size).then_some(from..size)),
             start => start.map_err(failed)?,
         };
         let end = match seek(&self.file, SeekFrom::Hole(start)) {
-            // Cut short just now.
+            // The file was truncated just now.
             Err(Errno::NXIO) => return Ok(None),
             end => end.map_err(failed)?,
         };
@@ -74,7 +77,7 @@ impl Content for Open {
 
     fn read_at(&self, buf: &mut [u8], at: u64) -> Result<usize> {
         let read = match self.file.read_at(buf, at) {
-            // A pipe has no places: what comes is next.
+            // A pipe has no offsets: reads are in sequence.
             Err(e) if e.raw_os_error() == Some(Errno::SPIPE.raw_os_error()) => {
                 (&self.file).read(buf)
             }
@@ -108,35 +111,40 @@ impl Made for HostFile {
     }
 }
 
-/// Bits of a file, pipe or device as it is made.
+/// The mode with which a file, pipe or device is created.
 fn made_with(permissions: Permissions) -> Mode {
     match permissions {
         Permissions::New(mode) => Mode::from_bits_retain(mode & 0o777),
-        // Nobody else's until it is whole.
+        // Other users have no access until the file is complete.
         Permissions::Kept(_) => Mode::RUSR | Mode::WUSR,
     }
 }
 
+/// The umask of this process. To be called before there are threads.
+pub(in crate::files) fn host_umask() -> u32 {
+    let mask = umask(Mode::RWXG | Mode::RWXO);
+    umask(mask);
+    mask.bits()
+}
+
 impl Host {
-    /// The files below `path`; symbolic links on the way there are followed. To be made before
-    /// there are threads.
+    /// The files below `path`; symbolic links in `path` are followed. To be called before there are
+    /// threads.
     ///
     /// # Errors
-    /// It is no directory, or not for us.
+    /// It is not a directory, or this user may not read it.
     pub(in crate::files) fn below(path: &Path) -> Result<Host> {
         let base = HostDir::open(path).map_err(|e| host("open the directory", path, e))?;
-        // A directory is open for each level of the tree.
+        // Each level of the tree keeps a directory open.
         stetfs_fuse::raise(Resource::Nofile);
-        let mask = umask(Mode::RWXG | Mode::RWXO);
-        umask(mask);
         Ok(Host {
             way: RefCell::new(Way::new(base)),
             path: path.to_owned(),
-            umask: mask.bits(),
+            umask: host_umask(),
         })
     }
 
-    /// The directory that holds what is at `path`, and its name there.
+    /// The directory that holds the file at `path`, and its name there.
     fn at<'p>(&self, path: &'p Path) -> Result<(Rc<HostDir>, &'p OsStr)> {
         let mut way = self.way.borrow_mut();
         let Some(name) = path.file_name() else {
@@ -148,11 +156,11 @@ impl Host {
         Ok((dir, name))
     }
 
-    /// The end of `path`, symbolic links followed. A pipe is waited for, as of cp(1): it was
-    /// named.
+    /// The file at the end of `path`, with symbolic links followed. As with cp(1), opening a named
+    /// pipe waits for its writer.
     ///
     /// # Errors
-    /// It is not there, or not for us.
+    /// It does not exist, or this user may not read it.
     pub(in crate::files) fn named(path: &Path) -> Result<Named> {
         let file = File::open(path).map_err(|e| host("open", path, e))?;
         let m = rustix::fs::fstat(&file).map_err(|e| host("look at", path, e))?;
@@ -166,7 +174,25 @@ impl Host {
         })
     }
 
-    /// Does something in the directory that holds what is at `path`.
+    /// The file to which the symbolic link `path` leads at last.
+    ///
+    /// # Errors
+    /// The link is broken.
+    pub(in crate::files) fn followed(path: &Path) -> Result<Followed> {
+        let failed = |e| host("follow", path, e);
+        let target = path.canonicalize().map_err(failed)?;
+        let is_dir = target.is_dir();
+        let (base, name) = match is_dir {
+            true => (&*target, None),
+            false => split(&target),
+        };
+        let tree = Box::new(Host::below(base)?);
+        let path = PathBuf::from(name.unwrap_or_default());
+        let item = tree.item(&path)?.ok_or_else(|| tree.replaced(&path))?;
+        Ok(Followed { tree, path, item })
+    }
+
+    /// Calls `op` with the directory that holds the file at `path` and its name there.
     fn with<T>(
         &self,
         path: &Path,
@@ -177,7 +203,7 @@ impl Host {
         op(&dir, name).map_err(|e| host(doing, &self.shown(path), e))
     }
 
-    /// Something else is there than was a moment ago.
+    /// The failure for a file that was replaced since it was looked at.
     fn replaced(&self, path: &Path) -> Failure {
         let message = format!(
             "{} was replaced while it was copied",
@@ -218,6 +244,10 @@ impl Tree for Host {
         self.with(path, "read the symbolic link", HostDir::link)
     }
 
+    fn follow(&self, path: &Path) -> Result<Followed> {
+        Host::followed(&self.shown(path))
+    }
+
     fn xattrs(&self, path: &Path) -> Result<Vec<Xattr>> {
         let failed = |e: Errno| host("read the attributes of", &self.shown(path), e);
         let held = self.with(path, "open", HostDir::hold)?;
@@ -229,7 +259,7 @@ impl Tree for Host {
         for name in names.split(|b| *b == 0).filter(|name| !name.is_empty()) {
             let name = OsString::from_vec(name.to_vec());
             match held.xattr(&name) {
-                // Gone, or not for us.
+                // The attribute is gone, or not readable to this user.
                 Err(e) if e == Errno::NODATA || is_unsupported(e) => {}
                 value => all.push((name, value.map_err(failed)?)),
             }
@@ -313,7 +343,7 @@ impl Tree for Host {
             umask: self.umask,
         };
         let m = made.stat(&self.shown(path))?;
-        // Another name of it would be of a file that somebody else put here.
+        // A new file has one name. With more it is another file, which another process put here.
         if kind(&m) != what || (what != Kind::Dir && m.st_nlink != 1) {
             return Err(self.replaced(path));
         }

@@ -1,9 +1,9 @@
-//! Directories of the host, by descriptors.
+//! Directories of the host, accessed through descriptors.
 //!
-//! Other users may change a tree while it is copied. A path is looked up anew by each call, and a
-//! symbolic link that was put in place meanwhile leads it elsewhere. So everything is named by one
-//! name in an open directory, no link is followed, and what is changed is held by a descriptor.
-//! (Not by openat2(2): Linux 5.4 has none, and a path of any length is to do.)
+//! Other users may change a tree while it is copied. Each call resolves a path anew, and a symbolic
+//! link put in place meanwhile would lead it elsewhere. So every access names a single name in an
+//! open directory, no link is followed, and a file to be changed is held by a descriptor.
+//! (openat2(2) does not help: Linux 5.4 lacks it, and paths of any length must work.)
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -25,14 +25,14 @@ const XATTR_MOST: usize = 64 << 10;
 /// An open directory.
 pub(super) struct HostDir(OwnedFd);
 
-/// Something that is held by a descriptor, whatever becomes of its name.
+/// A file held by a descriptor, whatever becomes of its name.
 pub(super) struct Held(OwnedFd);
 
-/// Flags of a descriptor that only names something.
+/// Flags of a descriptor that only names a file.
 const NAMES: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
 impl HostDir {
-    /// The directory at `path`, symbolic links followed: the user names it.
+    /// The directory at `path`. Symbolic links are followed, because the user named the path.
     pub(super) fn open(path: &Path) -> Result<HostDir> {
         openat(CWD, path, NAMES | OFlags::DIRECTORY, Mode::empty()).map(HostDir)
     }
@@ -46,7 +46,7 @@ impl HostDir {
         openat(&self.0, name, flags, Mode::empty()).map(HostDir)
     }
 
-    /// Attributes of `name`, of a symbolic link itself.
+    /// Attributes of `name`; a symbolic link is not followed.
     pub(super) fn stat(&self, name: &OsStr) -> Result<Stat> {
         statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)
     }
@@ -71,19 +71,19 @@ impl HostDir {
         Ok(OsString::from_vec(target).into())
     }
 
-    /// Opens `name` for reading. Nobody is waited for, should it be a pipe by now.
+    /// Opens `name` for reading. The call does not wait, should it be a pipe by now.
     pub(super) fn open_file(&self, name: &OsStr) -> Result<File> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
         openat(&self.0, name, flags | OFlags::CLOEXEC, Mode::empty()).map(File::from)
     }
 
-    /// Makes a file, which must not be there; the umask goes from its mode.
+    /// Creates a file, which must not exist; the umask applies to its mode.
     pub(super) fn make_file(&self, name: &OsStr, mode: Mode) -> Result<File> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         openat(&self.0, name, flags | OFlags::CLOEXEC, mode).map(File::from)
     }
 
-    /// Makes a directory that is nobody else's until it is whole.
+    /// Creates a directory without access for other users until it is complete.
     pub(super) fn make_dir(&self, name: &OsStr) -> Result<()> {
         mkdirat(&self.0, name, Mode::RWXU)
     }
@@ -93,7 +93,7 @@ impl HostDir {
         symlinkat(target, &self.0, name)
     }
 
-    /// Makes a pipe, socket or device; the umask goes from its mode.
+    /// Creates a pipe, socket or device; the umask applies to its mode.
     pub(super) fn make_node(
         &self,
         name: &OsStr,
@@ -108,12 +108,12 @@ impl HostDir {
         linkat(&from.0, of, &self.0, name, AtFlags::empty())
     }
 
-    /// Removes something that is no directory.
+    /// Removes a file that is not a directory.
     pub(super) fn remove(&self, name: &OsStr) -> Result<()> {
         unlinkat(&self.0, name, AtFlags::empty())
     }
 
-    /// Holds what is there, a symbolic link itself.
+    /// Holds the file `name`; a symbolic link is not followed.
     pub(super) fn hold(&self, name: &OsStr) -> Result<Held> {
         openat(&self.0, name, NAMES | OFlags::NOFOLLOW, Mode::empty()).map(Held)
     }
@@ -133,7 +133,7 @@ impl Held {
         Ok(Held(file.try_clone()?.into()))
     }
 
-    /// Opens it for reading; nobody is waited for.
+    /// Opens it for reading; the call does not wait.
     pub(super) fn open(&self) -> Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         openat(CWD, self.path(), flags, Mode::empty())
@@ -143,8 +143,8 @@ impl Held {
         statat(&self.0, "", AtFlags::EMPTY_PATH)
     }
 
-    /// A path to it that the kernel follows to nothing else, for the calls that take no descriptor
-    /// of a symbolic link, device or pipe.
+    /// A path that the kernel resolves to exactly this file, for calls that do not accept a
+    /// descriptor of a symbolic link, device or pipe.
     fn path(&self) -> PathBuf {
         format!("/proc/self/fd/{}", self.0.as_raw_fd()).into()
     }
@@ -154,7 +154,7 @@ impl Held {
         chownat(&self.0, "", uid, gid, AtFlags::EMPTY_PATH)
     }
 
-    /// Sets 12 bits; not of symbolic links.
+    /// Sets the 12 mode bits; not for symbolic links.
     pub(super) fn set_mode(&self, mode: u32) -> Result<()> {
         chmodat(
             CWD,
@@ -172,7 +172,7 @@ impl Held {
         setxattr(self.path(), name, value, XattrFlags::empty())
     }
 
-    /// The names of the extended attributes, each with a zero behind it.
+    /// The names of the extended attributes, each followed by a zero.
     pub(super) fn xattr_names(&self) -> Result<Vec<u8>> {
         read_into(|buf| listxattr(self.path(), buf))
     }

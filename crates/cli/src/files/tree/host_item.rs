@@ -1,4 +1,4 @@
-//! The host's answers about a file, and what it is told, in its own terms.
+//! Conversions between the host's attributes of files and those of this module.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -25,7 +25,7 @@ pub(super) fn id(m: &Stat) -> (u64, u64) {
     (m.st_dev, m.st_ino)
 }
 
-// The number of links is narrower on some machines.
+// The type of the number of links is narrower on some machines.
 #[allow(clippy::useless_conversion)]
 pub(super) fn to_item(m: &Stat) -> Item {
     let time = |seconds: i64, nanos: u64| {
@@ -49,7 +49,7 @@ pub(super) fn to_item(m: &Stat) -> Item {
     }
 }
 
-/// For utimensat.
+/// The time for utimensat(2); `None` leaves it as it is.
 pub(super) fn timespec(time: Option<SystemTime>) -> Timespec {
     let Some(time) = time else {
         return Timespec {
@@ -75,12 +75,13 @@ pub(super) fn timespec(time: Option<SystemTime>) -> Timespec {
     }
 }
 
-/// The answers of a file system without such a thing, or to who may not.
+/// Whether the error means that the file system does not support the operation, or that it is not
+/// permitted.
 pub(super) fn is_unsupported(e: Errno) -> bool {
     matches!(e, Errno::OPNOTSUPP | Errno::PERM | Errno::NOSYS)
 }
 
-/// The answers of a file system that has no flags, or not these.
+/// Whether the error means that the file system has no flags, or not these.
 pub(super) fn has_no_flags(e: Errno) -> bool {
     matches!(e, Errno::NOTTY | Errno::INVAL)
 }

@@ -1,4 +1,4 @@
-//! Files of the host that a copy has made, and what they are given in the end.
+//! Files of the host that a copy has made, and the attributes that they get at the end.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use crate::files::failed::host;
 use crate::files::left_out::LeftOut;
 use crate::files::meter::Meter;
 
-/// Something that was made, or a directory that was there.
+/// A file that was made, or a directory that was there.
 pub(super) struct HostMade {
     pub(super) held: Held,
     pub(super) kind: Kind,
@@ -77,12 +77,12 @@ impl HostMade {
         self.held.stat().map_err(|e| host("look at", path, e))
     }
 
-    /// Gives it away; answers whether it is the new owner's. As of cp(1), who may not give files
-    /// away gives them the group at least.
+    /// Changes the owner; returns whether the file is the new owner's. As with cp(1), a user who
+    /// may not give files away sets at least the group.
     fn give_away(&self, path: &Path, (uid, gid): (u32, u32)) -> Result<bool> {
         match self.held.set_owner(Some(uid), gid) {
             Err(Errno::PERM | Errno::INVAL) => {
-                // Only the administrator, and who is in the group.
+                // Permitted to the administrator, and to members of the group.
                 let _ = self.held.set_owner(None, gid);
                 let is = self.stat(path)?;
                 Ok((is.st_uid, is.st_gid) == (uid, gid))
@@ -91,8 +91,8 @@ impl HostMade {
         }
     }
 
-    /// Sets an extended attribute; answers whether that is possible. One for which there is no room
-    /// is told, and passed.
+    /// Sets an extended attribute; returns whether the file system supports it. An attribute for
+    /// which there is no room is reported and left out.
     fn set_xattr(&self, path: &Path, (name, value): &Xattr, meter: &mut Meter) -> Result<bool> {
         match self.held.set_xattr(name, value) {
             Err(e) if is_unsupported(e) => return Ok(false),
@@ -109,12 +109,12 @@ impl HostMade {
         Ok(true)
     }
 
-    /// Gives it these of [`KEPT_FLAGS`]; answers whether that is possible.
+    /// Sets the flags of [`KEPT_FLAGS`]; returns whether that is possible.
     fn set_flags(&self, path: &Path, flags: u32) -> Result<bool> {
         let set = || -> rustix::io::Result<()> {
             let file = self.held.open()?;
             let now = match ioctl_getflags(&file) {
-                // There are no flags, nor are any needed.
+                // The file system has no flags, and none are needed.
                 Err(_) if flags == 0 => return Ok(()),
                 now => now?.bits(),
             };
@@ -134,8 +134,8 @@ impl HostMade {
         }
     }
 
-    /// The mode of something new that was not made with it: of a directory. It keeps the group of
-    /// the one that it is in, if that does (set-group-id), and may be sticky, as of cp(1).
+    /// The mode of a new directory, which was not created with it. As with cp(1), it keeps an
+    /// inherited set-group-id bit, and may be sticky.
     fn new_mode(&self, path: &Path, mode: u32) -> Result<Option<u32>> {
         if self.kind != Kind::Dir {
             return Ok(None);

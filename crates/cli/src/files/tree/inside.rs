@@ -1,4 +1,4 @@
-//! The files of a volume.
+//! The files of a volume as a [`Tree`].
 
 use std::cell::RefCell;
 use std::ffi::{OsStr, OsString};
@@ -11,22 +11,25 @@ use stetfs::{File, Metadata, Node, SetMetadata, Volume};
 
 use super::way::Way;
 use super::{
-    Content, Finish, Item, KEPT_FLAGS, Kind, Made, Named, Permissions, Sink, Tree, Xattr,
+    Content, Finish, Followed, Item, KEPT_FLAGS, Kind, Made, Named, Permissions, Sink, Tree, Xattr,
     has_no_room,
 };
 use crate::failure::{Failure, Result};
 use crate::files::left_out::LeftOut;
 use crate::files::meter::Meter;
+use crate::files::place::split;
 
-/// The files below a directory of a volume. The directories on the way to what was named last are
-/// held, so that a name in them takes no walk from the base.
+/// The files below a directory of a volume. The directories on the way to the last named file are
+/// held, so that a name in them needs no walk from the base.
 pub(in crate::files) struct Inside {
+    /// The whole volume, where symbolic links lead.
+    volume: Volume,
     way: RefCell<Way<Volume>>,
     /// The path of the base, for messages.
     path: PathBuf,
 }
 
-/// Something in a volume: a name in a directory.
+/// A file in a volume: a directory and a name in it.
 struct InsideMade {
     dir: Rc<Volume>,
     name: OsString,
@@ -39,7 +42,7 @@ struct Open {
     dir: PathBuf,
 }
 
-/// A file that is made.
+/// A file that was created.
 struct InsideFile {
     open: Open,
     made: InsideMade,
@@ -53,7 +56,7 @@ fn to_item(volume: &Volume, m: &Metadata) -> Item {
         gid: m.gid(),
         size: m.len(),
         links: m.nlink(),
-        // No other volume that is open has its address.
+        // The address distinguishes open volumes.
         id: (Arc::as_ptr(volume.low()) as u64, m.ino()),
         modified: m.modified(),
         accessed: m.accessed(),
@@ -61,21 +64,22 @@ fn to_item(volume: &Volume, m: &Metadata) -> Item {
 }
 
 impl Inside {
-    /// The files below `base`; symbolic links on the way there are followed.
+    /// The files below `base`; symbolic links in it are followed.
     ///
     /// # Errors
-    /// It is not there, or no directory.
+    /// It does not exist, or is not a directory.
     pub(in crate::files) fn below(volume: &Volume, base: &Path) -> Result<Inside> {
         Ok(Inside {
+            volume: volume.clone(),
             way: RefCell::new(Way::new(volume.within(base)?)),
             path: base.to_owned(),
         })
     }
 
-    /// The target of `path`, if it is a symbolic link to something that is no directory.
+    /// The target of the symbolic link `path`; the target is not a directory.
     ///
     /// # Errors
-    /// It leads to nothing, or to what cannot be read.
+    /// The link is broken, or its target cannot be read.
     pub(in crate::files) fn named(volume: &Volume, path: &Path) -> Result<Named> {
         let item = to_item(volume, &volume.metadata(path)?);
         let content: Option<Box<dyn Content>> = match item.kind {
@@ -90,22 +94,57 @@ impl Inside {
         Ok(Named { item, content })
     }
 
+    /// The path of the file to which the symbolic link `path` leads at last, or `path` itself.
+    ///
+    /// # Errors
+    /// It does not exist; there are too many links.
+    pub(in crate::files) fn resolved(volume: &Volume, path: &Path) -> Result<PathBuf> {
+        let mut path = path.to_owned();
+        // The library ends a walk after as many links.
+        for _ in 0..=40 {
+            if !volume.symlink_metadata(&path)?.is_symlink() {
+                return Ok(path);
+            }
+            let target = volume.read_link(&path)?;
+            path = path.parent().unwrap_or(Path::new("/")).join(target);
+        }
+        Ok(volume.metadata(&path).map(|_| path)?)
+    }
+
+    /// The file to which the symbolic link `path` leads at last.
+    ///
+    /// # Errors
+    /// The link is broken.
+    pub(in crate::files) fn followed(volume: &Volume, path: &Path) -> Result<Followed> {
+        let path = Inside::resolved(volume, path)?;
+        let item = to_item(volume, &volume.metadata(&path)?);
+        let (base, name) = match item.kind {
+            Kind::Dir => (&*path, None),
+            _ => split(&path),
+        };
+        Ok(Followed {
+            tree: Box::new(Inside::below(volume, base)?),
+            path: PathBuf::from(name.unwrap_or_default()),
+            item,
+        })
+    }
+
     /// The attributes of `path`, as the library has them.
     pub(in crate::files) fn metadata(&self, path: &Path) -> Result<Metadata> {
         self.with(path, |dir, name| dir.symlink_metadata(name))
     }
 
-    /// Removes a directory with all that is in it, or a file.
+    /// Removes a file, or a directory with its content.
     pub(in crate::files) fn remove_all(&self, path: &Path) -> Result {
         self.with(path, |dir, name| dir.remove_dir_all(name))
     }
 
-    /// The path of the directory that holds what is at `path`, for messages.
+    /// The path of the directory that holds the file at `path`, for messages.
     fn shown_dir(&self, path: &Path) -> PathBuf {
         self.shown(path.parent().unwrap_or(Path::new("")))
     }
 
-    /// The directory that holds what is at `path`, and its name there.
+    /// The directory that holds the file at `path`, and its name there.
     fn at<'p>(&self, path: &'p Path) -> stetfs::Result<(Rc<Volume>, &'p OsStr)> {
         let mut way = self.way.borrow_mut();
         let Some(name) = path.file_name() else {
@@ -118,8 +157,8 @@ impl Inside {
         Ok((dir, name))
     }
 
-    /// Does something in the directory that holds what is at `path`.
-    fn with<T>(
+    /// Calls `op` with the directory that holds the file at `path` and its name there.
+    pub(in crate::files) fn with<T>(
         &self,
         path: &Path,
         op: impl FnOnce(&Volume, &OsStr) -> stetfs::Result<T>,
@@ -192,7 +231,7 @@ impl Made for InsideMade {
     }
 }
 
-/// An error of a name in a directory, with the whole path of what has it.
+/// The error of a name in a directory, with the whole path of the file.
 fn above(e: stetfs::Error, path: &Path) -> stetfs::Error {
     match e.path() == Path::new(".") {
         true => e.below(path),
@@ -203,14 +242,15 @@ fn above(e: stetfs::Error, path: &Path) -> stetfs::Error {
 impl InsideMade {
     fn give(&self, path: &Path, with: &Finish, meter: &mut Meter) -> stetfs::Result<()> {
         let (dir, name) = (&self.dir, &self.name);
-        // A new owner takes `security.capability` away, and an ACL changes the mode.
+        // A new owner removes `security.capability`, and an ACL changes the mode: the order
+        // matters.
         if let Some((uid, gid)) = with.owner {
             let owner = SetMetadata::new().owner(uid).group(gid).clone();
             dir.set_symlink_metadata(name, &owner)?;
         }
         for (xattr, value) in &with.xattrs {
             match dir.set_symlink_xattr(name, xattr, value) {
-                // Of another kind of file system.
+                // The attribute comes from another kind of file system.
                 Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => {
                     meter.left_out(LeftOut {
                         attributes: 1,
@@ -244,7 +284,7 @@ impl InsideMade {
             return Ok(());
         }
         match dir.set_flags(name, now & !KEPT_FLAGS | flags) {
-            // Of another kind of volume.
+            // The flags come from another kind of volume.
             Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => {
                 meter.left_out(LeftOut {
                     flags: 1,
@@ -257,7 +297,7 @@ impl InsideMade {
     }
 }
 
-/// Errors of paths that lead to nothing.
+/// Errors of paths that lead to no file.
 const NOTHING: [i32; 3] = [libc::ENOENT, libc::ENOTDIR, libc::ELOOP];
 
 impl Tree for Inside {
@@ -274,7 +314,7 @@ impl Tree for Inside {
         });
         match found {
             Ok(item) => Ok(Some(item)),
-            // Also behind a file, or a symbolic link.
+            // Also for a path that leads through a file or a symbolic link.
             Err(e) if e.raw_os_error().is_some_and(|e| NOTHING.contains(&e)) => Ok(None),
             Err(e) => Err(e.into()),
         }
@@ -296,6 +336,10 @@ impl Tree for Inside {
 
     fn link(&self, path: &Path) -> Result<PathBuf> {
         self.with(path, |dir, name| dir.read_link(name))
+    }
+
+    fn follow(&self, path: &Path) -> Result<Followed> {
+        Inside::followed(&self.volume, &self.shown(path))
     }
 
     fn xattrs(&self, path: &Path) -> Result<Vec<Xattr>> {

@@ -1,5 +1,5 @@
-//! The content that is copied or packed, read so far that no trouble with it is to be expected:
-//! before anything gives way to it, or is said of it.
+//! The content to be copied or packed, opened far enough to expect no errors. This happens before
+//! an existing file gives way to the copy, or an archive header states its size.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -9,9 +9,9 @@ use stetfs::Node;
 use super::{Content, Item, Kind, Tree, runs};
 use crate::failure::Result;
 
-/// The content of something, beside its attributes.
+/// The content of a file, as opposed to its attributes.
 pub(in crate::files) enum Source {
-    /// Content, with its runs of data.
+    /// Data, with its runs.
     Content(Box<dyn Content>, Vec<Range<u64>>),
     /// The target of a symbolic link.
     Link(PathBuf),
@@ -20,7 +20,8 @@ pub(in crate::files) enum Source {
 }
 
 impl Source {
-    /// Of what `item` tells of; `content` is that of a file that is open already.
+    /// The content of the file that `item` describes; `content` is that of a file that is open
+    /// already.
     ///
     /// # Errors
     /// It cannot be read.

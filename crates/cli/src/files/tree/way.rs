@@ -1,4 +1,4 @@
-//! The way through a tree: directories that stay open while paths lead through them.
+//! The path through a tree: directories that stay open while paths lead through them.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -6,17 +6,17 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
 
-/// Directories that are open at a time: on the host each takes a descriptor.
+/// Most directories open at a time: on the host each takes a descriptor.
 const OPEN_MOST: usize = 1000;
 
-/// The directories on the way to what was named last, the lowest [`OPEN_MOST`] of them. A directory
-/// below one of them is one step away, so a walk takes time for what it visits, not for how deep
-/// that lies.
+/// The directories on the way to the last named file, the lowest [`OPEN_MOST`] of them. A directory
+/// below one of them is one step away, so the time of a walk depends on the files it visits, not on
+/// their depth.
 pub(super) struct Way<D> {
     base: Rc<D>,
     /// The path of the last of them.
     path: Vec<u8>,
-    /// Each below the one before it, with the length of its path.
+    /// Each directory below the one before it, with the length of its path.
     dirs: VecDeque<(usize, Rc<D>)>,
 }
 
@@ -39,8 +39,8 @@ impl<D> Way<D> {
         &self.base
     }
 
-    /// The directory at `path`, of names joined by single slashes; `step` opens one by its name in
-    /// the one above, whose path it gets too.
+    /// The directory at `path`, which consists of names joined by single slashes. `step` opens a
+    /// directory by its name in the one above; it also gets the path.
     ///
     /// # Errors
     /// The errors of `step`.
@@ -70,7 +70,8 @@ impl<D> Way<D> {
             self.path.extend_from_slice(name);
             self.dirs.push_back((self.path.len(), Rc::clone(&at)));
             if self.dirs.len() > OPEN_MOST {
-                // Back there it is gone to from the base again, for as many.
+                // A later path to a dropped directory starts at the base again, once per so many
+                // levels.
                 self.dirs.pop_front();
             }
         }
@@ -82,7 +83,7 @@ impl<D> Way<D> {
 mod tests {
     use super::*;
 
-    /// Goes to `path`; gives the steps that were taken.
+    /// Walks to `path`; returns the number of steps.
     fn steps(way: &mut Way<String>, path: &str) -> usize {
         let mut taken = 0;
         let at = way.dir(Path::new(path), |dir, name, _| {
@@ -123,7 +124,7 @@ mod tests {
         let path = |depth: usize| vec!["d"; depth].join("/");
         assert_eq!(steps(&mut way, &path(2500)), 2500);
         assert_eq!(way.dirs.len(), OPEN_MOST);
-        // Upwards, each as often as it is not open any more.
+        // On the way up, directories that are no longer open are opened again.
         let all: usize = (1..2500)
             .rev()
             .map(|depth| steps(&mut way, &path(depth)))

@@ -1,4 +1,4 @@
-//! Recoveries that are cut themselves.
+//! Power cuts inside recoveries by StetFS and by the kernel.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use crate::state::StateId;
 use crate::tree::Seen;
 use crate::volume::fsck;
 
-/// Cuts of one recovery that are tried.
+/// Number of cuts tried of one recovery.
 const CUTS: usize = 3;
 
-/// What a recovery by StetFS does to the device.
+/// The log of a recovery by StetFS.
 fn our_recovery(image: &MemDevice) -> Result<Log, String> {
     let device = Arc::new(Recorder::new(image.fork()));
     let options = crate::volume::options(preset::ORDERED);
@@ -30,7 +30,7 @@ fn our_recovery(image: &MemDevice) -> Result<Log, String> {
     Ok(device.take_log())
 }
 
-/// What a mount by the kernel does to the device, also if it fails.
+/// The log of a mount by the kernel, even if the mount fails.
 fn kernel_recovery(image: &MemDevice, volume: &Volume) -> Result<Log, String> {
     let system = volume.kernel();
     let recorded = Served::record(image, |file, _| {
@@ -42,16 +42,17 @@ fn kernel_recovery(image: &MemDevice, volume: &Volume) -> Result<Log, String> {
     recorded.map_err(|e| format!("{e:#}"))
 }
 
-/// What came of cuts of one reader's recovery.
+/// The results of cutting one reader's recovery.
 pub(super) struct Cuts {
     pub(super) by: Reader,
-    /// How often it was cut.
+    /// Number of cuts.
     pub(super) tried: usize,
-    /// What came to be otherwise than after the whole recovery.
+    /// The cuts after which the result differs from that of the whole recovery.
     pub(super) broken: Vec<String>,
 }
 
-/// Cuts the recoveries by StetFS and by the kernel; `whole` is what StetFS recovers uncut.
+/// Cuts the recoveries by StetFS and by the kernel; `whole` is the tree after StetFS's uncut
+/// recovery.
 ///
 /// # Errors
 /// A recovery could not be recorded.
@@ -67,7 +68,7 @@ pub(super) fn cut_all(
     Ok(vec![ours, cut(Reader::Kernel, image, &log, whole, rng())])
 }
 
-/// Cuts a recovery, and lets StetFS recover what it left.
+/// Cuts a recovery, and has StetFS recover the image that the cut leaves.
 fn cut(by: Reader, image: &MemDevice, log: &Log, whole: &Seen, mut rng: fastrand::Rng) -> Cuts {
     let mut states = candidates(image, log, rng.u64(..));
     rng.shuffle(&mut states);

@@ -1,11 +1,11 @@
-//! In what two trees differ.
+//! The difference of two trees.
 
 use std::collections::BTreeMap;
 
 use crate::tree::Seen;
 
-/// The first thing in which two trees differ, by path; times and what directories say of themselves
-/// do not count.
+/// The first difference of two trees, by path; times, and sizes and link counts of directories, do
+/// not count.
 pub(super) fn difference(a: &Seen, b: &Seen) -> Option<String> {
     let (a, b) = (paths(a), paths(b));
     for path in a.keys().chain(b.keys()) {
@@ -17,7 +17,7 @@ pub(super) fn difference(a: &Seen, b: &Seen) -> Option<String> {
     None
 }
 
-/// What is compared of a name.
+/// The properties of a name that are compared.
 type Shown = (
     String,
     u32,

@@ -1,4 +1,4 @@
-//! Who recovers the volumes, and what comes of it.
+//! The readers that recover a crashed volume, and their results.
 
 use std::path::PathBuf;
 
@@ -14,35 +14,35 @@ use crate::tree::Seen;
 use crate::volume::{DIRS, by_e2fsck, fsck};
 use crate::workload::Progress;
 
-/// Who recovers.
+/// A reader: a program that recovers volumes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Reader {
-    /// The library.
+    /// The StetFS library.
     Stetfs,
     /// `e2fsck -fy`.
     E2fsck,
-    /// A mount.
+    /// A mount by the kernel.
     Kernel,
 }
 
-/// A kernel's volume.
+/// A volume to be made for the kernel.
 #[derive(Clone, Debug)]
 pub struct Volume {
-    /// `-O` of mke2fs.
+    /// Features, as for `-O` of mke2fs.
     pub features: String,
     /// Bytes in a block.
     pub block: u32,
     /// Mount options.
     pub options: String,
-    /// Where the images of examples are kept.
+    /// Directory for the images of examples.
     pub keep: Option<PathBuf>,
 }
 
 impl Volume {
     pub(super) fn make(&self) -> Result<MemDevice> {
         let has = |feature: &str| self.features.split(',').any(|f| f == feature);
-        // Linux 6.18 hits a BUG (fs/ext4/extents.c:3230), and sync(2) hangs from then on.
+        // Linux 6.18 meets a BUG here (fs/ext4/extents.c:3230), and sync(2) hangs from then on.
         ensure!(
             !(has("fast_commit") && has("^extents")),
             "the kernel does not survive fast commits of files that are mapped by blocks"
@@ -55,7 +55,7 @@ impl Volume {
         Ok(MemDevice::load(image.path())?)
     }
 
-    /// The kernel that mounts it.
+    /// The system that mounts the volume by the kernel.
     pub(super) fn kernel(&self) -> System {
         System::Kernel {
             fstype: "ext4".into(),
@@ -64,15 +64,15 @@ impl Volume {
     }
 }
 
-/// What a reader made of an image.
+/// The result of a recovery.
 pub(super) struct Reading {
     pub(super) seen: Seen,
-    /// What e2fsck finds afterwards.
+    /// The errors that e2fsck finds afterwards.
     pub(super) unsound: Option<String>,
 }
 
 impl Reader {
-    /// All of them, StetFS first.
+    /// All readers, StetFS first.
     pub(super) const ALL: [Reader; 3] = [Reader::Stetfs, Reader::E2fsck, Reader::Kernel];
 
     fn read(self, crashed: &MemDevice, volume: &Volume) -> Result<Reading, String> {
@@ -92,16 +92,16 @@ impl Reader {
     }
 }
 
-/// What came of one reader and image.
+/// The outcome of one reader on one image.
 pub(super) struct Outcome {
     pub(super) by: Reader,
     pub(super) reading: Result<Reading, String>,
-    /// What was synced, or what a program was told, and is not there.
+    /// Synced data, or data that a program was told is durable, that is gone.
     pub(super) lost: Option<String>,
 }
 
 impl Outcome {
-    /// Has a crashed volume recovered.
+    /// Has a reader recover a crashed volume.
     pub(super) fn of(
         by: Reader,
         crashed: &MemDevice,

@@ -1,4 +1,4 @@
-//! What came of a volume and workload, counted.
+//! The counts for one volume and workload.
 
 use std::collections::BTreeMap;
 
@@ -8,50 +8,50 @@ use super::cuts::Cuts;
 use super::difference::difference;
 use super::reader::{Outcome, Reader};
 
-/// What came of one reader.
+/// The counts for one reader.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Readings {
-    /// Images that it could not recover.
+    /// Images that the reader could not recover.
     pub refused: usize,
-    /// Images in which something is lost that was synced.
+    /// Images in which synced data is lost.
     pub lost: usize,
-    /// Images in which e2fsck finds something afterwards.
+    /// Images in which e2fsck finds errors afterwards.
     pub unsound: usize,
 }
 
-/// What came of one volume and workload.
+/// The counts for one volume and workload.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ForeignRow {
     /// Features given to mke2fs, and mount options.
     pub volume: String,
     /// The workload.
     pub workload: String,
-    /// Different images, each recovered by all.
+    /// Different images, each recovered by all readers.
     pub distinct: usize,
-    /// Of these, how many had fast commits to be carried out.
+    /// Images among these with fast commits to apply.
     pub fast: usize,
-    /// By reader.
+    /// The counts by reader.
     pub readers: BTreeMap<Reader, Readings>,
-    /// Images of which StetFS shows something else than e2fsck does, and than the kernel does.
+    /// Images on which StetFS's tree differs from e2fsck's, and from the kernel's.
     pub differ: (usize, usize),
-    /// Images with which StetFS did worse than another.
+    /// Images on which StetFS did worse than another reader.
     pub worse: usize,
-    /// Recoveries of StetFS that were cut, and of these, those after which another one did not
-    /// come to the same.
+    /// Cuts inside recoveries by StetFS, and those after which the next recovery had another
+    /// result.
     pub cut: (usize, usize),
-    /// The same with mounts of the kernel that were cut while they carried out fast commits.
+    /// The same counts for mounts by the kernel that were cut while they applied fast commits.
     pub kernel_cut: (usize, usize),
-    /// Time.
+    /// Time in seconds.
     pub seconds: f64,
-    /// The first of each kind.
+    /// The first example of each kind.
     pub examples: Vec<String>,
 }
 
-/// Something to be told, and whose recovery it is about.
+/// An example to report, and the reader that it is about.
 pub(super) type Example = (Reader, String);
 
 impl ForeignRow {
-    /// Counts what came of cut recoveries, and gives the first of each kind.
+    /// Counts the results of cut recoveries. Gives the first example of each kind.
     pub(super) fn count_cuts(&mut self, all: &[Cuts]) -> Vec<Example> {
         let mut examples = Vec::new();
         for Cuts { by, tried, broken } in all {
@@ -72,7 +72,7 @@ impl ForeignRow {
         examples
     }
 
-    /// Counts what came of each reader, and gives the first of each kind.
+    /// Counts the outcomes of the readers. Gives the first example of each kind.
     pub(super) fn count_readers(&mut self, all: &[Outcome]) -> Vec<Example> {
         let mut examples = Vec::new();
         for Outcome { by, reading, lost } in all {
@@ -95,7 +95,8 @@ impl ForeignRow {
         examples
     }
 
-    /// Counts in what StetFS did otherwise than the others, and gives the first of each kind.
+    /// Counts the differences between StetFS and the other readers. Gives the first example of each
+    /// kind.
     pub(super) fn compare(&mut self, ours: &Outcome, others: &[Outcome]) -> Vec<Example> {
         let mut examples = Vec::new();
         let seen = ours.reading.as_ref().ok();

@@ -1,16 +1,16 @@
-//! Which operations are possible in a state.
+//! The conditions under which an operation can succeed.
 
 use super::{ACL, Kind, Node, State, split};
 use crate::workload::op::{Flag, Op, held_number};
 
-/// Nothing, or what is in the way.
+/// Success, or the obstacle in words.
 type Allowed = Result<(), String>;
 
 impl State {
-    /// Whether an operation can succeed here. The error says why not.
+    /// Checks that an operation can succeed in this state.
     ///
     /// # Errors
-    /// What is in the way.
+    /// The obstacle in words.
     pub fn allows(&self, op: &Op) -> Result<(), String> {
         self.frozen_allows(op)?;
         takes_names(op)?;
@@ -59,7 +59,7 @@ impl State {
             } => self.can_copy((from, *offset), to, *len),
             Op::SetAcl { path, user, .. } => self.can_set_acl(path, *user),
             Op::Project { path, .. } => self.can_chattr(path, Flag::Extents),
-            // A refusal is the volume's.
+            // The volume decides whether to refuse these.
             Op::Limit { .. } | Op::Memory { .. } | Op::Trim | Op::Act { .. } => Ok(()),
             Op::Remount | Op::Refused { .. } => Ok(()),
             Op::Atomic { paths } => self.can_begin_group(paths),
@@ -69,7 +69,7 @@ impl State {
         }
     }
 
-    /// A frozen volume takes only syncs and a thaw, and no other volume can be thawed.
+    /// A frozen volume takes only syncs and a thaw; a volume that is not frozen takes no thaw.
     fn frozen_allows(&self, op: &Op) -> Allowed {
         match op {
             Op::Thaw if !self.frozen => Err("the volume is not frozen".into()),
@@ -80,7 +80,7 @@ impl State {
     }
 }
 
-/// What takes names away, or gives others, is given names and no open files.
+/// Operations that remove or change names need a name, not an open file.
 fn takes_names(op: &Op) -> Allowed {
     let name_only = |path: &str| match held_number(path) {
         Some(_) => Err(format!("{path} is an open file, not a name")),
@@ -96,17 +96,17 @@ fn takes_names(op: &Op) -> Allowed {
     }
 }
 
-/// What paths lead to, and what they must lead to.
+/// Paths, and the types that they must lead to.
 impl State {
     fn existing(&self, path: &str) -> Result<&Node, String> {
         self.node(path)
             .ok_or_else(|| format!("{path:?} does not exist here"))
     }
 
-    /// Something other than the directory that the script works in.
+    /// A file other than the script's own directory.
     fn named(&self, path: &str) -> Result<&Node, String> {
         match path {
-            "" => Err("the script's own directory stays".to_owned()),
+            "" => Err("the script's own directory cannot be changed or removed".to_owned()),
             _ => self.existing(path),
         }
     }
@@ -114,11 +114,11 @@ impl State {
     fn file(&self, path: &str) -> Allowed {
         match self.named(path)?.kind {
             Kind::File(_) => Ok(()),
-            _ => Err(format!("{path:?} is no regular file")),
+            _ => Err(format!("{path:?} is not a regular file")),
         }
     }
 
-    /// A name that may be given to a new file.
+    /// A name that is free for a new file.
     fn new_name(&self, path: &str) -> Allowed {
         let (dir, name) = split(path);
         if name.is_empty()
@@ -127,10 +127,10 @@ impl State {
             || name == ".."
             || name.starts_with('@')
         {
-            return Err(format!("{path:?} is no name for a new file"));
+            return Err(format!("{path:?} cannot be the name of a new file"));
         }
         if !self.existing(dir)?.is_dir() {
-            return Err(format!("{dir:?} is no directory"));
+            return Err(format!("{dir:?} is not a directory"));
         }
         match self.find(path) {
             None => Ok(()),
@@ -139,12 +139,12 @@ impl State {
     }
 }
 
-/// Content of files.
+/// Operations on content.
 impl State {
     fn can_chattr(&self, path: &str, flag: Flag) -> Allowed {
         match self.named(path)?.kind {
             Kind::File(_) if flag == Flag::DirSynchronous => {
-                Err(format!("{path:?} is no directory"))
+                Err(format!("{path:?} is not a directory"))
             }
             Kind::File(_) | Kind::Dir(_) => Ok(()),
             _ => Err(format!("{path:?} is neither a file nor a directory")),
@@ -160,7 +160,7 @@ impl State {
             .map_or(0, |c| c.data.len() as u64);
         match offset.saturating_add(len as u64) <= size {
             true => Ok(()),
-            false => Err(format!("{from:?} ends before that")),
+            false => Err(format!("{from:?} ends before the bytes to copy")),
         }
     }
 
@@ -199,7 +199,7 @@ impl State {
     }
 }
 
-/// Names.
+/// Operations on names.
 impl State {
     fn can_symlink(&self, path: &str, target: &str) -> Allowed {
         if target.is_empty() || target.len() > 1000 {
@@ -219,7 +219,7 @@ impl State {
         match &self.named(path)?.kind {
             Kind::Dir(entries) if entries.is_empty() => Ok(()),
             Kind::Dir(_) => Err(format!("{path:?} is not empty")),
-            _ => Err(format!("{path:?} is no directory")),
+            _ => Err(format!("{path:?} is not a directory")),
         }
     }
 
@@ -247,7 +247,7 @@ impl State {
             Kind::Dir(_) if !a.is_dir() => Err(format!("{to:?} is a directory")),
             Kind::Dir(entries) if !entries.is_empty() => Err(format!("{to:?} is not empty")),
             Kind::Dir(_) => Ok(()),
-            _ if a.is_dir() => Err(format!("{to:?} is no directory")),
+            _ if a.is_dir() => Err(format!("{to:?} is not a directory")),
             _ => Ok(()),
         }
     }
@@ -271,7 +271,7 @@ fn not_in(a: &str, b: &str) -> Allowed {
     }
 }
 
-/// Files that are held open.
+/// Operations on files that are held open.
 impl State {
     fn free(&self, held: u32) -> Allowed {
         match self.held.contains_key(&held) {
@@ -288,7 +288,7 @@ impl State {
     }
 }
 
-/// Attributes.
+/// Operations on attributes.
 impl State {
     fn can_chmod(&self, path: &str) -> Allowed {
         match self.named(path)?.kind {
@@ -331,9 +331,9 @@ impl State {
     }
 }
 
-/// Atomic groups.
+/// Operations on atomic groups.
 impl State {
-    /// Files of the open group cannot do all that others can.
+    /// Checks the limits for files in the open group.
     fn group_allows(&self, op: &Op) -> Allowed {
         let grouped = |path: &str| {
             let id = self.find(path);

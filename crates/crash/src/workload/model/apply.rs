@@ -1,4 +1,4 @@
-//! What an operation makes of a state.
+//! The effect of each operation on a state.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,17 +10,17 @@ use super::{Content, Kind, Node, NodeId, ROOT, State, split};
 use crate::workload::op::{Op, bytes};
 
 impl State {
-    /// Does operation number `at`, which [`State::allows`] allowed.
+    /// Applies operation number `at`, which [`State::allows`] allowed.
     ///
     /// # Panics
-    /// If it cannot succeed.
+    /// The operation cannot succeed.
     pub fn apply(&mut self, op: &Op, at: usize) {
         match op {
             Op::Write { path, .. } | Op::Truncate { path, .. } | Op::Punch { path, .. } => {
                 let id = self.expect(path);
                 let group = self.group.as_mut();
                 if let Some(node) = group.and_then(|g| g.get_mut(&id)).cloned() {
-                    // It changes what the group has, and nothing else.
+                    // The operation changes only the group's version of the file.
                     let own = self.nodes.insert(id, node);
                     self.change_tree(op, at);
                     let changed = self.nodes.get(&id).cloned();
@@ -111,14 +111,14 @@ impl State {
             Op::Commit => self.commit_group(at),
             Op::Freeze => self.frozen = true,
             Op::Thaw => self.frozen = false,
-            // Nothing of the tree changes.
+            // These do not change the tree.
             Op::Early | Op::Trim | Op::Fsync { .. } | Op::Fdatasync { .. } | Op::SyncAll => {}
             Op::Limit { .. } | Op::Project { .. } | Op::Memory { .. } | Op::Refused { .. } => {}
         }
     }
 }
 
-/// Nodes.
+/// Helpers for nodes.
 impl State {
     fn edit(&mut self, id: NodeId) -> &mut Node {
         Arc::make_mut(self.nodes.get_mut(&id).expect("the node exists"))
@@ -136,7 +136,7 @@ impl State {
         node
     }
 
-    /// A new node, in the directory `dir`.
+    /// Inserts a new node, with the owner and the flags that the directory `dir` gives it.
     fn insert(&mut self, mut node: Node, dir: NodeId) -> NodeId {
         (node.uid, node.gid) = self.owner;
         node.flags = inherited(self.nodes[&dir].flags, &node.kind);
@@ -146,7 +146,7 @@ impl State {
         id
     }
 
-    /// A file without name and user is gone.
+    /// Removes a file that has no name and is not open.
     fn drop_unused(&mut self, id: NodeId) {
         let held = self.held.values().any(|h| *h == id);
         if !held && self.nodes.get(&id).is_some_and(|n| n.links == 0) {
@@ -155,7 +155,7 @@ impl State {
     }
 }
 
-/// Names.
+/// Operations on names.
 impl State {
     fn enter(&mut self, path: &str, id: NodeId, at: usize) {
         let (dir, name) = split(path);
@@ -170,7 +170,7 @@ impl State {
         }
     }
 
-    /// Takes a name away, and one link of what it named.
+    /// Removes a name, and one link of the file that it named.
     fn leave(&mut self, path: &str, at: usize) -> NodeId {
         let (dir, name) = split(path);
         let dir = self.expect(dir);
@@ -227,7 +227,7 @@ impl State {
     }
 }
 
-/// Files that are held open.
+/// Operations on files that are held open.
 impl State {
     fn hold(&mut self, path: &str, held: u32) {
         let id = self.expect(path);
@@ -248,10 +248,10 @@ impl State {
     }
 }
 
-/// Extended attributes.
+/// Operations on extended attributes.
 impl State {
     fn set_xattr(&mut self, path: &str, name: &str, value: Vec<u8>, at: usize) {
-        // ext4 does nothing where the value stays, so there is nothing that a sync could make
+        // ext4 does nothing if the value stays the same, so there is nothing for a sync to make
         // durable.
         if self.node(path).and_then(|n| n.xattrs.get(name)) != Some(&value) {
             self.change(path, at).xattrs.insert(name.into(), value);
@@ -263,7 +263,7 @@ impl State {
     }
 }
 
-/// Atomic groups.
+/// Operations on atomic groups.
 impl State {
     fn begin_group(&mut self, paths: &[String]) {
         let ids = paths.iter().map(|path| self.expect(path));
@@ -283,7 +283,7 @@ impl State {
     }
 }
 
-/// Content of files.
+/// Operations on content.
 impl State {
     fn content(&mut self, path: &str, at: usize) -> &mut Content {
         let node = self.change(path, at);
@@ -301,7 +301,7 @@ impl State {
         Arc::make_mut(&mut content.born).retain(|b, _| b * block < size);
     }
 
-    /// Blocks up to `end`; without `keep`, the file reaches there then.
+    /// Allocates blocks up to `end`; without `keep` the file grows to there.
     fn allocate(&mut self, path: &str, end: u64, keep: bool, at: usize) {
         let content = self.content(path, at);
         let end = end as usize;
@@ -331,7 +331,7 @@ impl State {
             data.resize(end, 0);
         }
         data[offset as usize..end].copy_from_slice(new);
-        // An overwrite in place may leave the inode alone (its mtime has the kernel's coarse
+        // An overwrite in place may leave the inode unchanged (its mtime has the kernel's coarse
         // clock).
         if allocates || journaled {
             (node.changed, node.data_changed) = (at, at);

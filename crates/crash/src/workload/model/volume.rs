@@ -1,5 +1,5 @@
-//! The swarm's operations on a state: flags, owners, lists of access, names in further
-//! ways, and copies.
+//! The model of the swarm's further operations: flags, owners, access control lists, further kinds
+//! of names, and copies.
 
 use std::sync::Arc;
 
@@ -9,10 +9,11 @@ use stetfs_ondisk::ext4::inode::InodeFlags;
 use super::{Kind, Node, State};
 use crate::workload::op::{Flag, KEPT_FLAGS};
 
-/// The attribute that an access ACL is.
+/// The extended attribute with the access ACL.
 pub const ACL: &str = "system.posix_acl_access";
 
-/// `EXT4_FL_INHERITED`, of the flags that are kept: what a new file takes of its directory's.
+/// The flags that a new file inherits from its directory (`EXT4_FL_INHERITED`), of those that are
+/// kept.
 pub(super) fn inherited(dir: u32, kind: &Kind) -> u32 {
     let mode = match kind {
         Kind::File(_) => libc::S_IFREG,
@@ -24,7 +25,8 @@ pub(super) fn inherited(dir: u32, kind: &Kind) -> u32 {
     flags.bits() & KEPT_FLAGS
 }
 
-/// The attribute that gives a user permissions beside a mode, and the mode that shows then.
+/// An access ACL that gives a user permissions beside the mode, and the mode that stat(2) then
+/// shows.
 pub fn access_list(mode: u32, user: u32, perms: u16) -> (Vec<u8>, u32) {
     let class = |shift: u32| (mode >> shift & 7) as u16;
     let mask = perms | class(3);
@@ -46,14 +48,14 @@ pub fn access_list(mode: u32, user: u32, perms: u16) -> (Vec<u8>, u32) {
 }
 
 impl Node {
-    /// Whether a flag of it stands against changes.
+    /// Whether one of its flags forbids changes.
     pub fn is_guarded(&self) -> bool {
         self.flags & (Flag::Immutable.bit() | Flag::Append.bit()) != 0
     }
 }
 
 impl State {
-    /// Whether a flag of any file or directory stands against changes.
+    /// Whether a flag of any file or directory forbids changes.
     pub fn has_guarded(&self) -> bool {
         self.nodes.values().any(|node| node.is_guarded())
     }
@@ -63,12 +65,12 @@ impl State {
         self.group.is_some()
     }
 
-    /// The files of the open group as it has them.
+    /// A file of the open group, as the group sees it.
     pub fn grouped(&self, path: &str) -> Option<&Arc<Node>> {
         self.group.as_ref()?.get(&self.find(path)?)
     }
 
-    /// The data mode from here on.
+    /// Sets the data mode from here on.
     pub fn set_data(&mut self, data: DataMode) {
         self.journaled = data.keeps_whole();
     }
@@ -111,7 +113,7 @@ impl State {
         self.write(to, to_at, &bytes, at);
     }
 
-    /// All that was held is closed.
+    /// Closes all files that are held open.
     pub(super) fn remount(&mut self) {
         self.group = None;
         let held: Vec<u32> = self.held.keys().copied().collect();

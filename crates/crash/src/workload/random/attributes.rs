@@ -1,4 +1,4 @@
-//! Changes of what inodes say.
+//! Random changes of attributes.
 
 use super::Generator;
 use super::there::There;
@@ -18,7 +18,8 @@ impl Generator {
         Some(Op::Chown { path, uid, gid })
     }
 
-    /// Of a file, or now and then a directory. Mostly to block numbers, which fewer can have.
+    /// Changes the form of the map of a file, or rarely of a directory; mostly to block maps, which
+    /// fewer files can have.
     pub(super) fn chattr(&mut self, there: &There<'_>) -> Option<Op> {
         let of = match self.rng.u8(0..8) {
             0 => &there.dirs,

@@ -1,11 +1,11 @@
-//! Changes of what files hold, and syncs.
+//! Random changes of content, and syncs.
 
 use super::Generator;
 use super::there::There;
 use crate::workload::op::Op;
 
 impl Generator {
-    /// Somewhere in a file of `size` bytes, or near behind it; often at a block's edge.
+    /// An offset in a file of `size` bytes, or a little behind its end; often at a block boundary.
     fn offset(&mut self, size: u64) -> u64 {
         let any = self.rng.u64(0..=(size + 3000).min(self.bounds.file));
         match self.rng.u8(0..4) {
@@ -50,7 +50,7 @@ impl Generator {
         Some(Op::Truncate { path, size })
     }
 
-    /// A hole, zeros, or blocks without content.
+    /// Punches a hole, zeroes a range, or allocates blocks.
     pub(super) fn fallocate(&mut self, there: &There<'_>) -> Option<Op> {
         let path = self.pick(&there.content)?.clone();
         let size = there.size(&path)?;
@@ -83,7 +83,7 @@ impl Generator {
         Some(Op::Fdatasync { path })
     }
 
-    /// Of a directory; where there is none, of that which the script works in.
+    /// Syncs a directory; the script's own one if there is no other.
     pub(super) fn fsync_dir(&mut self, there: &There<'_>) -> Option<Op> {
         let path = self.pick(&there.dirs).cloned().unwrap_or_default();
         Some(Op::Fsync { path })

@@ -1,6 +1,6 @@
-//! Kinds of operations, and how often each is drawn.
+//! The kinds of operations, their families and their usual weights.
 
-/// A kind of operation that is drawn.
+/// A kind of operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[allow(missing_docs, reason = "each is told by its name")]
 pub enum Deed {
@@ -49,12 +49,12 @@ pub enum Deed {
     Freeze,
 }
 
-/// Operations that work on the same thing, and so meet when they are drawn together.
+/// A family: operations on the same thing, which meet when they are drawn together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     /// The content of files.
     Content,
-    /// Names that come and go.
+    /// Creating, renaming and removing names.
     Names,
     /// Files that are held open, with a name or without.
     Handles,
@@ -69,7 +69,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// All of them.
+    /// All families.
     pub const ALL: [Family; 7] = [
         Family::Content,
         Family::Names,
@@ -80,16 +80,16 @@ impl Family {
         Family::Volume,
     ];
 
-    /// Its name, a word of small letters.
+    /// Its name in lower case.
     pub fn name(self) -> String {
         format!("{self:?}").to_lowercase()
     }
 }
 
-/// How often each is drawn, of the sum.
+/// Kinds with their weights.
 pub type Weights = Vec<(Deed, u8)>;
 
-/// The common operations of programs.
+/// The usual weights: common operations of programs.
 pub(super) const USUAL: [(Deed, u8); 26] = [
     (Deed::Create, 12),
     (Deed::Mkdir, 5),
@@ -120,7 +120,7 @@ pub(super) const USUAL: [(Deed, u8); 26] = [
 ];
 
 impl Deed {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Deed; 43] = [
         Deed::Create,
         Deed::Mkdir,
@@ -167,7 +167,7 @@ impl Deed {
         Deed::Freeze,
     ];
 
-    /// The operations that it is drawn together with.
+    /// Its family.
     pub fn family(self) -> Family {
         match self {
             Deed::Write
@@ -206,7 +206,7 @@ impl Deed {
         }
     }
 
-    /// Its name, in words of small letters.
+    /// Its name: words in lower case, joined by hyphens.
     pub fn name(self) -> String {
         let mut name = String::new();
         for c in format!("{self:?}").chars() {

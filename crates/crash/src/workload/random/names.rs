@@ -1,4 +1,4 @@
-//! New names, and names that others get or lose.
+//! Random changes of names.
 
 use super::Generator;
 use super::there::There;
@@ -6,7 +6,7 @@ use crate::workload::model::Kind;
 use crate::workload::op::Op;
 
 impl Generator {
-    /// A path that is not taken. Some names are long, so that directories soon need several blocks.
+    /// A free path. Some names are long, so that directories soon need several blocks.
     pub(super) fn new_path(&mut self, there: &There<'_>) -> String {
         loop {
             let n = self.rng.u32(0..self.bounds.names);
@@ -100,7 +100,7 @@ impl Generator {
         })
     }
 
-    /// Opens a file, which loses its name.
+    /// Opens a file, and unlinks it.
     pub(super) fn hold_unlink(&mut self, there: &There<'_>) -> Option<Op> {
         Some(Op::HoldUnlink {
             path: self.pick(&there.files)?.clone(),
@@ -108,7 +108,7 @@ impl Generator {
         })
     }
 
-    /// A held file gets a name, if it may.
+    /// Links a held file, if that is allowed.
     pub(super) fn link_held(&mut self, there: &There<'_>) -> Option<Op> {
         let from = self.rng.choice(there.held)?.clone();
         let to = self.new_path(there);

@@ -1,12 +1,12 @@
-//! What is there to be changed.
+//! The files of a state, sorted by what can be done to them.
 
 use crate::workload::model::{Kind, NodeId, State};
 use crate::workload::op::Op;
 
-/// So many files are held open.
+/// Most files that are held open.
 const HELD: usize = 8;
 
-/// The paths of a state, by what can be done to them.
+/// The paths of a state, by the operations that are possible on them.
 pub(super) struct There<'a> {
     pub(super) state: &'a State,
     /// Regular files that have a name.
@@ -15,19 +15,19 @@ pub(super) struct There<'a> {
     pub(super) dirs: Vec<&'a String>,
     /// Directories without an entry.
     pub(super) empty: Vec<&'a String>,
-    /// All but directories.
+    /// All named files but directories.
     pub(super) others: Vec<&'a String>,
-    /// Everything that has a name.
+    /// All named files.
     pub(super) any: Vec<&'a String>,
     /// Files that are held open.
     pub(super) held: &'a [String],
-    /// The files whose content and attributes are changed: those that have a name, or those that
-    /// are held.
+    /// The files whose content and attributes are to be changed: the named ones, or the held ones.
     pub(super) content: Vec<&'a String>,
 }
 
 impl<'a> There<'a> {
-    /// Sorts the paths of a state; its held files are changed with `of_held`, if there are any.
+    /// Sorts the paths of a state. With `of_held` the held files are to be changed, if there are
+    /// any.
     pub(super) fn new(
         state: &'a State,
         paths: &'a [(String, NodeId)],
@@ -58,18 +58,18 @@ impl<'a> There<'a> {
         }
     }
 
-    /// Has only the content of files of the open group changed.
+    /// Restricts changes of content to files of the open group.
     pub(super) fn keep_grouped(&mut self) {
         let state = self.state;
         self.content.retain(|path| state.grouped(path).is_some());
     }
 
-    /// Whether one more file may be held.
+    /// Whether one more file may be held open.
     pub(super) fn may_hold(&self) -> bool {
         self.held.len() < HELD
     }
 
-    /// A file that has no name yet.
+    /// Holds a new file without a name.
     pub(super) fn tmpfile(&self) -> Op {
         Op::Tmpfile {
             held: self.state.free_number(),
@@ -77,7 +77,7 @@ impl<'a> There<'a> {
         }
     }
 
-    /// Bytes of a regular file.
+    /// Size of a regular file in bytes.
     pub(super) fn size(&self, path: &str) -> Option<u64> {
         Some(self.state.node(path)?.content()?.data.len() as u64)
     }

@@ -1,10 +1,10 @@
-//! Draws of the swarm's other operations: flags, limits, groups, copies, and the volume as a whole.
+//! Random operations of the swarm: flags, limits, groups, copies, and the volume as a whole.
 
 use super::Generator;
 use super::there::There;
 use crate::workload::op::{Flag, Op};
 
-/// The user that is not root.
+/// The user other than root.
 pub const USER: u32 = 1000;
 
 impl Generator {
@@ -58,7 +58,7 @@ impl Generator {
         }
     }
 
-    /// Sets a flag, or lifts one: what is guarded does not stay so for long.
+    /// Sets or clears a flag; a flag that forbids changes is soon cleared.
     pub(super) fn flags(&mut self, there: &There<'_>) -> Option<Op> {
         let is_guarded = |path: &&&String| there.state.node(path).is_some_and(|n| n.is_guarded());
         let guarded: Vec<&String> = there.any.iter().filter(is_guarded).copied().collect();
@@ -133,7 +133,7 @@ impl Generator {
         Some(Op::Memory { mib })
     }
 
-    /// Begins a group of a few files.
+    /// Begins an atomic group of a few files.
     pub(super) fn atomic(&mut self, there: &There<'_>) -> Option<Op> {
         if there.state.has_group() {
             return None;
@@ -149,7 +149,7 @@ impl Generator {
         Some(Op::Atomic { paths })
     }
 
-    /// The next operation while the volume is frozen: a thaw, mostly.
+    /// The next operation on a frozen volume; mostly a thaw.
     pub fn frozen(&mut self) -> Op {
         match self.rng.u8(0..4) {
             0 => Op::SyncAll,

@@ -1,4 +1,4 @@
-//! Looks at one file, as a user of the volume, without changing it.
+//! Reads of single files that do not change them.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use super::Session;
 use crate::tree::{SeenNode, entries, look, readable};
 
 impl Session {
-    /// All that is known of what a path leads to, with its content.
+    /// The attributes and the content of the file at a path.
     ///
     /// # Errors
     /// The volume's.
@@ -28,7 +28,8 @@ impl Session {
         Ok(names.filter(|name| name != "." && name != "..").collect())
     }
 
-    /// The content of a file of the open group, as the group has it; `None` if it is not in it.
+    /// The content of a file of the open group, as the group sees it; `None` if the file is not in
+    /// it.
     ///
     /// # Errors
     /// The volume's.

@@ -1,5 +1,5 @@
-//! The swarm's other operations: flags, lists of access, names in further ways, copies, and the
-//! volume as a whole.
+//! Runs the swarm's further operations: flags, access control lists, further kinds of names,
+//! copies, and the volume as a whole.
 
 use stetfs::low::{Ctx, FsError, QuotaKind, QuotaLimits};
 
@@ -14,13 +14,13 @@ impl Session {
         self.forget(self.fs.mknod(&self.ctx, dir, name, mode, 0, 0))
     }
 
-    /// Sets or lifts a flag, as root does.
+    /// Sets or clears a flag as root.
     pub(super) fn chattr(&self, path: &str, flag: Flag, on: bool) -> Done {
         let ino = self.ino(path)?;
         let old = self.fs.get_flags(ino)? & !flag.bit();
         let flags = old | if on { flag.bit() } else { 0 };
         match self.fs.set_flags(&Ctx::ROOT, ino, flags) {
-            // Its map cannot have that form.
+            // The file's map cannot have that form.
             Err(FsError::Errno(libc::EOPNOTSUPP | libc::EINVAL)) if flag == Flag::Extents => Ok(()),
             done => done,
         }
@@ -45,7 +45,7 @@ impl Session {
         self.fs.set_project(&Ctx::ROOT, self.ino(path)?, id)
     }
 
-    /// Copies bytes of a file; the number of those that there was room for.
+    /// Copies bytes of a file. Gives the number of bytes for which there was space.
     pub(super) fn copy(
         &self,
         from: &str,

@@ -1,4 +1,4 @@
-//! Operations from lines of text.
+//! The parser for single operations.
 
 use super::words::Words;
 use crate::workload::model::State;
@@ -17,23 +17,26 @@ limit UID KIB INODES | project PATH ID | act UID GID | memory MIB | trim | remou
 atomic PATH… | early | commit | abort | fsync PATH | fdatasync PATH | sync | freeze | thaw | thread
 `refused` before an operation: the volume refuses it. A path @N is the open file that was held under this number.";
 
-/// Longer calls are refused, bytes: what a write call of the library takes at once.
+/// Greatest offset in bytes at which an operation may end; a write call of the library takes so
+/// much.
 const LENGTH_MAX: u64 = 1 << 30;
 
-/// One operation; `state` is the tree it meets, `line` gives keys that are not named.
+/// Parses an operation. `state` is the tree that it meets; `line` replaces a key that is not given.
 pub(super) fn op(text: &str, line: usize, state: &State) -> Result<Op, String> {
     let mut words = Words::of(text);
     let verb = words.word("the operation")?;
     let op = operation(verb, &mut words, line, state)?;
     words.end()?;
     if end(&op) > LENGTH_MAX {
-        return Err(format!("files end at {LENGTH_MAX} bytes here"));
+        return Err(format!(
+            "an operation may not end beyond {LENGTH_MAX} bytes"
+        ));
     }
     state.allows(&op)?;
     Ok(op)
 }
 
-/// Where an operation ends in a file or an attribute, bytes.
+/// The offset in a file or an attribute at which an operation ends, in bytes.
 fn end(op: &Op) -> u64 {
     match op {
         Op::Write { offset, len, .. } => offset.saturating_add(*len as u64),
@@ -48,7 +51,7 @@ fn end(op: &Op) -> u64 {
     }
 }
 
-/// What an operation is read as.
+/// The result of parsing.
 type Read = Result<Op, String>;
 
 fn operation(verb: &str, w: &mut Words<'_>, line: usize, state: &State) -> Read {
@@ -193,7 +196,7 @@ fn append(w: &mut Words<'_>, line: usize, state: &State) -> Read {
     let path = w.path("the path")?;
     let file = state.node(&path).and_then(|n| n.content());
     let size = file
-        .ok_or_else(|| format!("{path:?} is no file here"))?
+        .ok_or_else(|| format!("{path:?} is not a file in this script"))?
         .data
         .len();
     Ok(Op::Write {
@@ -262,7 +265,7 @@ fn chattr(w: &mut Words<'_>) -> Read {
             let named =
                 |flag: &Flag| word.strip_prefix(['+', '-']) == Some(&*flag.letter().to_string());
             all.find(named)
-                .ok_or_else(|| format!("{word:?} is no flag, such as `+e` or `-i`"))?
+                .ok_or_else(|| format!("{word:?} is not a flag; write `+e` or `-i`, for example"))?
         },
     })
 }

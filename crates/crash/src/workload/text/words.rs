@@ -1,10 +1,10 @@
-//! The words of a line, and what they mean.
+//! The words of a line, and their conversion to values.
 
 use std::str::FromStr;
 
 use crate::workload::op::held_number;
 
-/// The words of a line, taken one by one.
+/// A line that is consumed word by word.
 pub(super) struct Words<'a> {
     left: std::str::SplitWhitespace<'a>,
 }
@@ -16,7 +16,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// The word that comes next, which stays there.
+    /// The next word, which is not consumed.
     pub(super) fn ahead(&self) -> Option<&'a str> {
         self.left.clone().next()
     }
@@ -53,11 +53,11 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// A number to hold a file under; `free` if none is given.
+    /// A number to hold a file under; `free` if the line gives none.
     pub(super) fn held(&mut self, free: Option<u32>) -> Result<u32, String> {
         match (self.left.next(), free) {
             (Some(word), _) => {
-                held_number(word).ok_or_else(|| format!("{word:?} is not written @N"))
+                held_number(word).ok_or_else(|| format!("{word:?} is not of the form @N"))
             }
             (None, Some(free)) => Ok(free),
             (None, None) => Err("the number is missing: @N".into()),
@@ -72,10 +72,10 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// Nothing more follows.
+    /// Checks that no word is left.
     pub(super) fn end(mut self) -> Result<(), String> {
         match self.left.next() {
-            Some(more) => Err(format!("{more:?} is too much")),
+            Some(more) => Err(format!("unexpected {more:?} at the end of the line")),
             None => Ok(()),
         }
     }

@@ -1,4 +1,4 @@
-//! Growing an index: making one, splitting leaves and index blocks, adding a level.
+//! Growth of an index: making one, splitting leaves and index blocks, adding a level.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::inode::{Inode, InodeBody};
 use crate::names::Namespace;
 use crate::verified;
 
-/// An entry that owns its name, on the way to another block.
+/// An entry with a copy of its name, on the way to another block.
 #[derive(Clone, Debug)]
 struct Record {
     ino: Ino,
@@ -24,10 +24,10 @@ struct Record {
     name: Vec<u8>,
 }
 
-/// Entries by hash, to be spread over two leaves.
+/// Entries by hash, to be distributed over two leaves.
 type Hashed = Vec<(u32, Record)>;
 
-/// Where to cut: the half that begins at the result gets about half of the bytes.
+/// The position for a split: the part from there on has about half of the bytes.
 fn cut(records: &Hashed) -> usize {
     let total: usize = records
         .iter()
@@ -51,7 +51,7 @@ fn borrowed(records: &[(u32, Record)]) -> impl Iterator<Item = (Ino, FileType, &
 }
 
 impl Namespace {
-    /// The entries of a block from byte `offset` on and a new one, sorted by hash.
+    /// The entries of a block from byte `offset` on, and a new one, sorted by hash.
     fn dir_sorted(
         &self,
         block: &Block,
@@ -82,8 +82,8 @@ impl Namespace {
         Ok(records)
     }
 
-    /// Puts a sorted list into two leaves. The answer is the hash at which the upper one begins,
-    /// with the collision bit if names with that hash are in the lower one too.
+    /// Distributes a sorted list over two leaves. Returns the hash at which the upper one begins,
+    /// with the collision bit if names with that hash are also in the lower one.
     fn dir_spread(
         &self,
         h: &Handle<'_>,
@@ -106,7 +106,7 @@ impl Namespace {
                 return Err(FsError::corrupt(
                     WHAT,
                     block.nr(),
-                    "half of the entries do not fit one block",
+                    "half of its entries do not fit into one block",
                 ));
             }
         }
@@ -134,18 +134,18 @@ impl Namespace {
         self.vol.noted(in_index(block, done))
     }
 
-    /// Checks, while planning, that the only block of a directory can become an index root: `.` and
-    /// `..` must lie where the root has them.
+    /// Checks, as part of a plan, that the only block of a directory can become an index root: `.`
+    /// and `..` must be at their places in a root.
     pub(super) fn index_check_make(&self, inode: &Inode, body: &InodeBody) -> Result<()> {
         let format = self.dir_format(inode, body);
         let block = self.dir_leaf(inode, body, format, 0)?;
         self.dir_dots(&block, format).map(drop)
     }
 
-    /// `..` and the offset of the entry after it.
+    /// The inode of `..`, and the offset of the entry after it.
     pub(super) fn dir_dots(&self, block: &Block, format: Format) -> Result<(Ino, usize)> {
         let view = bytes(block)?;
-        // In an index root `..` reaches to the end of the block, over what would be the checksum.
+        // In an index root `..` extends to the end of the block, over the place of the checksum.
         let layout = DirLayout {
             tail: false,
             ..format.layout
@@ -167,7 +167,8 @@ impl Namespace {
         }
     }
 
-    /// Makes an index root of a full only block; its entries and the new one go to two leaves.
+    /// Makes the only block, which is full, an index root. Its entries and the new one go to two
+    /// leaves.
     pub(super) fn index_make(
         &self,
         h: &Handle<'_>,
@@ -211,7 +212,7 @@ impl Namespace {
         Ok(())
     }
 
-    /// Splits a full leaf and adds the new entry to the half it belongs to.
+    /// Splits a full leaf, and adds the new entry to the proper half.
     pub(super) fn index_split(
         &self,
         h: &Handle<'_>,
@@ -231,8 +232,7 @@ impl Namespace {
         self.index_add(h, format, &path.frames, &mut blocks, entry)
     }
 
-    /// Adds an entry behind the one that was followed in the last of these frames, making room
-    /// first.
+    /// Adds an entry behind the followed entry of the last frame, after making room for it.
     fn index_add(
         &self,
         h: &Handle<'_>,
@@ -252,7 +252,7 @@ impl Namespace {
             return Err(FsError::corrupt(
                 WHAT,
                 0,
-                "an inner index node has nothing above it",
+                "an inner index node has no parent",
             ));
         };
         let (kind, at) = (*kind, *at);
@@ -262,7 +262,7 @@ impl Namespace {
         })? {
             return Ok(());
         }
-        // Both halves are made beside the blocks, so that never two blocks are locked at once.
+        // Both halves are built outside the blocks, so that no two blocks are locked at once.
         let mut old = bytes(block)?.to_vec();
         let mut new = vec![0; old.len()];
         let (lblk, fresh) = blocks.take()?;

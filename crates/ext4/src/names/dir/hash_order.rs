@@ -1,10 +1,10 @@
-//! Places in the hash order of a directory: what readdir's cookies stand for.
+//! Places in the hash order of a directory, which readdir's cookies encode.
 //!
-//! A cookie must stay valid while entries come and go and blocks split, so it names a place in an
-//! order that depends on names alone: 31 bits of the directory hash (its lowest bit marks
-//! collisions in index entries and is never part of a hash), 20 bits of a second hash of the name,
-//! and 12 bits that count entries equal in both, by name. So an entry's place moves only when
-//! another entry with the same 51 bits comes or goes.
+//! A cookie must stay valid while entries are added and removed and blocks split. So it encodes a
+//! place in an order that depends only on names: 31 bits of the directory hash (its lowest bit
+//! marks collisions in index entries and is never part of a hash), 20 bits of a second hash of the
+//! name, and 12 bits that number entries equal in both, by name. So an entry's place changes only
+//! when another entry with the same 51 bits is added or removed.
 
 use stetfs_ondisk::ext4::checksum::ext4_crc32c;
 use stetfs_ondisk::num::low32;
@@ -12,14 +12,14 @@ use stetfs_ondisk::num::low32;
 const ORDINAL_BITS: u32 = 12;
 const LAST_ORDINAL: u64 = (1 << ORDINAL_BITS) - 1;
 
-/// The cookie of the entry after `..`: places are counted from here.
+/// The cookie of the entry after `..`; cookies of places begin here.
 const FIRST: u64 = 2;
 
 /// A place in the hash order, below 2^63.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place(u64);
 
-/// Where readdir is in a directory in hash order.
+/// The position of readdir in a directory in hash order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cookie {
     /// `.` comes next.
@@ -31,7 +31,7 @@ pub(crate) enum Cookie {
 }
 
 impl Cookie {
-    /// What the number means; every number means something.
+    /// The position that a cookie encodes. Every number is valid.
     pub(crate) fn decode(cookie: u64) -> Cookie {
         match cookie {
             0 => Cookie::Dot,
@@ -40,7 +40,7 @@ impl Cookie {
         }
     }
 
-    /// The number for the caller.
+    /// The cookie for the caller.
     pub(crate) fn encode(self) -> u64 {
         match self {
             Cookie::Dot => 0,
@@ -71,7 +71,7 @@ impl Place {
     }
 }
 
-/// An entry with its place and the place where reading goes on after it.
+/// An entry with its place, and the place at which reading continues after it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Placed<T> {
     pub(crate) place: Place,
@@ -79,8 +79,8 @@ pub(crate) struct Placed<T> {
     pub(crate) entry: T,
 }
 
-/// Puts entries (hash, name, whatever belongs to them) in hash order. All entries that share a
-/// hash must be given in one call.
+/// Puts entries (hash, name, further content) into hash order. All entries that share a hash must
+/// be given in one call.
 pub(crate) fn order<T>(entries: Vec<(u32, Vec<u8>, T)>) -> Vec<Placed<(Vec<u8>, T)>> {
     let keyed = entries
         .into_iter()
@@ -99,9 +99,9 @@ fn number<T>(mut entries: Vec<(Place, Vec<u8>, T)>) -> Vec<Placed<(Vec<u8>, T)>>
             _ => 0,
         };
         group = Some((key, ordinal));
-        // Only a forged directory has more than 4096 names with the same 51 bits. They share the
-        // last place: a reader without room for all of them goes on behind them, which is better
-        // than never getting past them.
+        // Only a forged directory has more than 4096 names with the same 51 bits. The surplus names
+        // share the last place. A reader without room for all of them continues behind them, so
+        // that it never gets stuck.
         let place = Place(key.0 | ordinal.min(LAST_ORDINAL));
         placed.push(Placed {
             place,
@@ -181,7 +181,7 @@ mod tests {
             for p in order(rest) {
                 let same = before.iter().find(|b| b.entry.0 == p.entry.0).unwrap();
                 prop_assert_eq!(key(same.place), key(p.place));
-                // Those that share their 51 bits are counted: one time in a thousand here.
+                // Entries with the same 51 bits are numbered: one in a thousand here.
                 let alone = before.iter().filter(|b| key(b.place) == key(p.place)).count() == 1;
                 prop_assert!(!alone || same.place == p.place);
             }

@@ -1,4 +1,4 @@
-//! Finding things through a directory's index.
+//! Lookup through a directory's index.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,24 +16,25 @@ use crate::names::Namespace;
 use crate::verified;
 use stetfs_ondisk::num::count32;
 
-/// What an index block is called in errors.
+/// The name of an index block in errors.
 const INDEX: &str = "directory index";
 
-/// Turns what contradicts in an index block into an error that names it.
+/// Turns a contradiction in an index block into an error that names the block.
 pub(super) fn in_index<T>(block: &Block, result: stetfs_ondisk::Result<T>) -> Result<T> {
     result.map_err(|e| FsError::corrupt(INDEX, block.nr(), e.to_string()))
 }
 
-/// Leaves that one operation reads. A damaged index may lead to the same ones again and again.
+/// Leaves that one operation reads. It detects a damaged index that leads to the same leaves again
+/// and again.
 #[derive(Default)]
 pub(super) struct Leaves {
-    /// Most operations read one.
+    /// The first leaf. Most operations read only one.
     first: Option<u32>,
     more: HashSet<u32>,
 }
 
 impl Leaves {
-    /// Another is read: this block of the directory.
+    /// Adds a leaf, by its block in the directory.
     pub(super) fn add(&mut self, inode: &Inode, leaf: u32) -> Result<()> {
         let new = match self.first {
             None => {
@@ -59,7 +60,8 @@ impl Namespace {
         version.hash(name, self.vol.geo.hash_seed).major
     }
 
-    /// How the volume's hashes read bytes above 127, as the superblock's flags say it.
+    /// The signedness with which the volume's hashes read bytes above 127, from the superblock's
+    /// flags.
     fn dir_hash_flags(&self) -> SuperFlags {
         if self.vol.geo.hash_version >= 3 {
             SuperFlags::UNSIGNED_HASH
@@ -68,7 +70,7 @@ impl Namespace {
         }
     }
 
-    /// The hash of new indexes, and of the order in which small directories are read.
+    /// The hash of new indexes, and of the reading order of small directories.
     pub(super) fn dir_default_hash(&self) -> Result<HashVersion> {
         Ok(HashVersion::on_volume(
             self.vol.geo.hash_version,
@@ -105,8 +107,8 @@ impl Namespace {
         Ok(block)
     }
 
-    /// The way to the leaf where names begin whose hash `hash_of` gives (from the hash version),
-    /// and that hash.
+    /// The path to the leaf where names with a certain hash begin, and that hash, which `hash_of`
+    /// computes from the hash version.
     pub(super) fn index_probe(
         &self,
         inode: &Inode,
@@ -180,8 +182,8 @@ impl Namespace {
         Ok(())
     }
 
-    /// Moves to the next leaf. `None` at the end; else the hash at which it begins, with the
-    /// collision bit.
+    /// Moves to the next leaf. Returns the hash at which it begins, with the collision bit; `None`
+    /// at the end.
     pub(super) fn index_next(
         &self,
         inode: &Inode,
@@ -216,7 +218,7 @@ impl Namespace {
         self.index_search(inode, body, path, hash, name)
     }
 
-    /// Looks for `name` from the leaf of `path` on, as long as names with its hash may follow.
+    /// Searches for `name` from the leaf of `path` on, while names with its hash may follow.
     fn index_search(
         &self,
         inode: &Inode,
@@ -257,8 +259,8 @@ impl Namespace {
                 changed_blocks: 1,
             });
         }
-        // One new leaf, and a new node for each full index block from the bottom up: a full node is
-        // split, a full root hands its entries down to a new node.
+        // One new leaf, and a new node for each full index block, from the bottom up: a full node
+        // is split, a full root moves its entries to a new node.
         let full = path.frames.iter().rev().take_while(|f| f.full).count();
         if full == path.frames.len() && full > usize::from(format.index.max_levels) {
             return Err(FsError::Errno(libc::ENOSPC));

@@ -1,7 +1,8 @@
-//! Directories in their inode: `i_block` holds the parent's number and then entries, the attribute
-//! `system.data` further ones. `.` and `..` are not among them.
+//! Inline directories: `i_block` holds the parent's number and then entries, and the attribute
+//! `system.data` further entries. `.` and `..` are not stored.
 //!
-//! They are read here; before entries change, the directory gets a block (`move_out`).
+//! Inline directories are read here. Before entries change, the directory gets a block
+//! (`move_out`).
 
 use stetfs_journal::{Handle, Ino};
 use stetfs_ondisk::ext4::dirent::{self, DirLayout, FileType};
@@ -12,20 +13,20 @@ use crate::error::{FsError, Result};
 use crate::inode::{Inode, InodeBody};
 use crate::names::Namespace;
 
-/// Bytes of the parent's number.
+/// Size of the parent's number, bytes.
 const PARENT: usize = 4;
 
-/// An entry: inode, type, name.
+/// An entry that owns its name: inode, type, name.
 pub(super) type Owned = (Ino, FileType, Vec<u8>);
 
-/// What a directory in its inode holds.
+/// The content of an inline directory.
 pub(crate) struct InlineEntries {
     pub(super) parent: Ino,
     pub(super) entries: Vec<Owned>,
 }
 
 impl Namespace {
-    /// What the directory holds.
+    /// The content of the directory.
     ///
     /// # Errors
     /// EUCLEAN.
@@ -43,7 +44,7 @@ impl Namespace {
             self.vol.noted(Err(FsError::corrupt(
                 WHAT,
                 0,
-                format!("inode {}, in itself: {detail}", inode.ino),
+                format!("inode {}, inline data: {detail}", inode.ino),
             )))
         };
         let (head, rest) = inline.parts();
@@ -84,7 +85,7 @@ impl Namespace {
         Ok(found.map(|(ino, ..)| Found { place: None, ino }))
     }
 
-    /// Gives an empty directory its first block, with these entries and `.` and `..`.
+    /// Gives an empty directory its first block, with `.`, `..` and these entries.
     fn dir_fill(
         &self,
         h: &Handle<'_>,
@@ -103,10 +104,10 @@ impl Namespace {
         })
     }
 
-    /// Before entries of a directory change: out of the inode with them. No lock may be held.
+    /// Moves the entries out of an inline directory before they change. The caller holds no lock.
     ///
     /// # Errors
-    /// As [`move_out`](Self::move_out).
+    /// As for [`move_out`](Self::move_out).
     pub(crate) fn dir_move_out(&self, dir: &Inode) -> Result<()> {
         if !dir.body.read().is_inline() {
             return Ok(());
@@ -118,8 +119,8 @@ impl Namespace {
         self.move_out(dir, &mut body)
     }
 
-    /// Moves the entries of a directory out of its inode into a block, if they are there. The
-    /// caller holds its lock and no handle.
+    /// Moves the entries of an inline directory to a block. The caller holds the directory's lock
+    /// and no handle.
     ///
     /// # Errors
     /// ENOSPC; EUCLEAN.

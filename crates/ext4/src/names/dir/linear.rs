@@ -14,7 +14,7 @@ use crate::names::Namespace;
 use crate::verified;
 
 impl Namespace {
-    /// A block of entries, its checksum and entries checked.
+    /// A block of entries. Its checksum and entries are checked.
     pub(super) fn dir_leaf(
         &self,
         inode: &Inode,
@@ -30,9 +30,10 @@ impl Namespace {
                 checked = dirent::verify_checksum(&view, seed);
             }
             self.vol.noted(in_block(&block, checked))?;
-            // A node that a damaged index takes for a leaf would be one without names.
+            // An index node looks like a leaf without names. A damaged index may lead to it as a
+            // leaf.
             if self.dir_is_indexed(body) && htree::looks_like_node(&view, &format.index) {
-                let detail = "an index block where entries belong";
+                let detail = "an index block instead of a block of entries";
                 return self
                     .vol
                     .noted(Err(FsError::corrupt(WHAT, block.nr(), detail)));
@@ -43,8 +44,8 @@ impl Namespace {
         Ok(block)
     }
 
-    /// Blocks of a directory that is searched block by block; a size that is no whole number of
-    /// blocks is damage.
+    /// The number of blocks of a directory that is searched block by block. A size that is not a
+    /// whole number of blocks is damage.
     pub(super) fn linear_blocks(&self, inode: &Inode, body: &InodeBody) -> Result<u32> {
         let size = body.size();
         if size == 0 || !size.is_multiple_of(u64::from(self.vol.geo.block_size)) {
@@ -110,8 +111,10 @@ impl Namespace {
         Ok(plan)
     }
 
+    /// Checks that the directory can grow by `more` blocks.
+    ///
     /// # Errors
-    /// ENOSPC if the directory cannot get `more` blocks because of its size.
+    /// ENOSPC if it would be too large.
     pub(super) fn dir_check_growth(&self, body: &InodeBody, more: u32) -> Result<()> {
         let size = body
             .size()

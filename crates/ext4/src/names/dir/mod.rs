@@ -1,12 +1,13 @@
-//! Directories: finding, adding and removing entries.
+//! Directories: lookup, insertion and removal of entries.
 //!
 //! A directory is a file of blocks with entries. A small one is searched from end to end
-//! ([`linear`]); with `dir_index`, one that outgrew its first block has an index by hash in front
-//! ([`index`]), to which entries are added by splitting blocks ([`grow`]).
+//! ([`linear`]). With `dir_index`, a directory that outgrew its first block has an index by hash
+//! in front ([`index`]); entries are added to it by splitting blocks ([`grow`]).
 //!
-//! Callers hold the directory's lock: shared to look, exclusive to change. A change is planned
-//! first ([`Namespace::dir_plan`]), which reads and checks all that it will touch and says what
-//! space and credits it takes; carrying it out then has nothing left to fail on but the device.
+//! Callers hold the directory's lock: shared for a lookup, exclusive for a change. A change is
+//! planned first ([`Namespace::dir_plan`]): the plan reads and checks everything that the change
+//! touches, and tells the space and credits that it needs. After that, only the device can make the
+//! change fail.
 
 mod grow;
 mod hash_order;
@@ -32,10 +33,10 @@ use crate::error::{FsError, Result};
 use crate::inode::{Inode, InodeBody};
 use crate::names::Namespace;
 
-/// What a directory block is called in errors.
+/// The name of a directory block in errors.
 const WHAT: &str = "directory";
 
-/// What one must know of a directory to read its blocks.
+/// The format of a directory's blocks.
 #[derive(Clone, Copy, Debug)]
 struct Format {
     block_size: usize,
@@ -45,7 +46,7 @@ struct Format {
     index: IndexLayout,
 }
 
-/// A new entry: what it names, and the name.
+/// A new entry: its name, and the inode that it names.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewEntry<'a> {
     pub(crate) ino: Ino,
@@ -53,10 +54,10 @@ pub(crate) struct NewEntry<'a> {
     pub(crate) name: &'a [u8],
 }
 
-/// Where a name was found.
+/// The place of an entry that was found.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
-    /// The block, and the entry's offset in it; `None` in a directory that lies in its inode.
+    /// The block, and the entry's offset in it; `None` in an inline directory.
     place: Option<(Arc<Block>, usize)>,
     /// The inode it names.
     pub(crate) ino: Ino,
@@ -71,11 +72,11 @@ impl Found {
     }
 }
 
-/// Blocks just appended to a directory, to be used up from the first.
+/// Blocks just appended to a directory, which are used from the first on.
 struct NewBlocks(Vec<(u32, Arc<Block>)>);
 
 impl NewBlocks {
-    /// The next one's place in the directory, and the block.
+    /// Takes the next block: its number in the directory, and the block.
     fn take(&mut self) -> Result<(u32, Arc<Block>)> {
         let none =
             || FsError::corrupt(WHAT, 0, "the directory needs more blocks than were planned");
@@ -83,7 +84,7 @@ impl NewBlocks {
     }
 }
 
-/// Where a new name will go.
+/// The plan for a new name.
 #[derive(Debug)]
 pub(crate) struct Plan {
     place: Place,
@@ -94,25 +95,25 @@ pub(crate) struct Plan {
 }
 
 #[derive(Debug)]
-enum Place {
-    /// In a block that has room.
+pub(crate) enum Place {
+    /// A block that has room.
     Room(Arc<Block>),
-    /// In a new last block of a directory without index.
+    /// A new last block of a directory without an index.
     NewBlock,
-    /// The only block is full and an index can be had.
+    /// The only block is full and can become an index root.
     MakeIndex,
-    /// In a leaf of the index that must be split.
+    /// A leaf of the index that must be split.
     Split { path: path::Path, leaf: Arc<Block> },
 }
 
-/// A block's bytes for a short look.
+/// A short view of a block's bytes.
 fn bytes(block: &Block) -> Result<impl Deref<Target = [u8]> + '_> {
     block
         .peek()
         .ok_or_else(|| FsError::corrupt(WHAT, block.nr(), "the block has no content"))
 }
 
-/// Turns what contradicts in a block into an error that names it.
+/// Turns a contradiction in a block into an error that names the block.
 fn in_block<T>(block: &Block, result: Result<T, OnDiskError>) -> Result<T> {
     result.map_err(|e| FsError::corrupt(WHAT, block.nr(), e.to_string()))
 }
@@ -137,16 +138,16 @@ impl Namespace {
         }
     }
 
-    /// Whether names are looked up through an index. One by folded names is of no use here: such a
-    /// directory is searched from end to end, for names as they are written.
+    /// Whether names are looked up through an index. An index by folded names (`casefold`) is not
+    /// used: such a directory is searched from end to end, for names as they are written.
     pub(crate) fn dir_is_indexed(&self, body: &InodeBody) -> bool {
         self.vol.geo.compat.contains(Compat::DIR_INDEX)
             && has_index(body)
             && !body.flags().contains(InodeFlags::CASEFOLD)
     }
 
-    /// Sees to it that a directory's map names no block twice: such a directory would have no end.
-    /// Looked at when it is first used; later blocks are new.
+    /// Checks that a directory's map names no block twice, because such a directory would have no
+    /// end. The check is made at the first use; blocks added later are new.
     fn dir_has_blocks_once(&self, inode: &Inode, body: &InodeBody) -> Result<()> {
         if body.is_inline() || inode.blocks_once.load(Ordering::Acquire) {
             return Ok(());
@@ -157,12 +158,12 @@ impl Namespace {
         Ok(())
     }
 
-    /// Blocks of the directory.
+    /// The number of blocks of the directory.
     fn dir_blocks(&self, body: &InodeBody) -> u32 {
         u32::try_from(body.size() >> self.vol.geo.block_bits).unwrap_or(u32::MAX)
     }
 
-    /// Finds `name` in a directory; `.` and `..` are no names here.
+    /// Finds `name` in a directory; `.` and `..` are never found.
     ///
     /// # Errors
     /// Damage, naming the block; device errors.
@@ -203,10 +204,10 @@ impl Namespace {
         Ok(room.is_some())
     }
 
-    /// Finds room for a new entry `name`.
+    /// Plans a new entry `name`.
     ///
     /// # Errors
-    /// EEXIST if the name is there, ENOSPC if the directory cannot grow any more, and damage.
+    /// EEXIST if the name exists; ENOSPC if the directory cannot grow any more; damage.
     pub(crate) fn dir_plan(&self, inode: &Inode, body: &InodeBody, name: &[u8]) -> Result<Plan> {
         if name == b"." || name == b".." {
             return Err(FsError::Errno(libc::EEXIST));
@@ -221,7 +222,7 @@ impl Namespace {
     /// Adds the entry that was planned, under the same exclusive lock.
     ///
     /// # Errors
-    /// Of the device, and ENOSPC if `plan.new_blocks` were not reserved.
+    /// Errors of the device; ENOSPC if `plan.new_blocks` were not reserved.
     pub(crate) fn dir_insert(
         &self,
         h: &Handle<'_>,
@@ -230,8 +231,8 @@ impl Namespace {
         plan: Plan,
         new: NewEntry<'_>,
     ) -> Result<()> {
-        // A volume that lost `dir_index` has index nodes that look like free space: from the first
-        // new entry on there is no index any more.
+        // On a volume that lost `dir_index`, index nodes look like free space: the index ends with
+        // the first new entry.
         if has_index(body) && !self.dir_is_indexed(body) {
             let flags = body.flags() - InodeFlags::INDEX;
             body.set_flags(flags);
@@ -258,7 +259,7 @@ impl Namespace {
         }
     }
 
-    /// Appends empty blocks, all that an insertion needs before it changes anything.
+    /// Appends the empty blocks of an insertion, before it changes anything.
     fn append_leaves(
         &self,
         h: &Handle<'_>,
@@ -305,7 +306,7 @@ impl Namespace {
         })
     }
 
-    /// Makes an entry just found name another inode.
+    /// Makes an entry that was just found name another inode.
     pub(crate) fn dir_retarget(
         &self,
         h: &Handle<'_>,

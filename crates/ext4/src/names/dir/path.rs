@@ -1,4 +1,4 @@
-//! The way through a directory's index.
+//! The path through a directory's index.
 
 use std::sync::Arc;
 
@@ -8,46 +8,46 @@ use stetfs_ondisk::ext4::htree::NodeKind;
 
 use crate::error::{FsError, Result};
 
-/// One block on the way from the root to a leaf.
+/// One index block on the path from the root to a leaf.
 #[derive(Clone, Debug)]
 pub(super) struct Frame {
     pub(super) block: Arc<Block>,
     pub(super) kind: NodeKind,
-    /// The entry that was followed.
+    /// The entry that the path follows.
     pub(super) at: usize,
-    /// Whether the block holds as many entries as it can.
+    /// Whether the block is full.
     pub(super) full: bool,
-    /// Whether that entry is the last.
+    /// Whether the followed entry is the last one.
     pub(super) last: bool,
-    /// Where it leads.
+    /// The block of the directory that the entry leads to.
     pub(super) child: u32,
-    /// Lowest hash that lies there, with the collision bit; 0 if the frame above says it.
+    /// The lowest hash there, with the collision bit; 0 if the frame above has it.
     pub(super) hash: u32,
 }
 
-/// The way from the root to a leaf; never empty.
+/// The path from the root to a leaf; never empty.
 #[derive(Clone, Debug)]
-pub(super) struct Path {
+pub(crate) struct Path {
     pub(super) frames: Vec<Frame>,
     pub(super) version: HashVersion,
 }
 
 impl Path {
-    /// The leaf it leads to.
+    /// The leaf at its end.
     ///
     /// # Errors
-    /// It leads nowhere.
+    /// `Corrupt` when the path is empty.
     pub(super) fn leaf(&self) -> Result<u32> {
         let last = self.frames.last().ok_or_else(no_frame)?;
         Ok(last.child)
     }
 
-    /// The lowest hash of names there.
+    /// The lowest hash of names in the leaf.
     pub(super) fn begins(&self) -> u32 {
         self.frames.iter().map(|f| f.hash & !1).max().unwrap_or(0)
     }
 }
 
 pub(super) fn no_frame() -> FsError {
-    FsError::corrupt("directory index", 0, "a way through it without a step")
+    FsError::corrupt("directory index", 0, "an empty index path (internal error)")
 }

@@ -1,4 +1,4 @@
-//! Reading a directory a piece at a time, whether it is empty, and its parent.
+//! Reading a directory piece by piece; checks for emptiness; the parent.
 
 use std::sync::Arc;
 
@@ -21,14 +21,14 @@ use crate::types::{DirEntry, FileType};
 /// Blocks that are read ahead at once.
 const READ_AHEAD: u32 = 64;
 
-/// Entries in reading order, and the cookie behind them; `None` at the end of the directory.
+/// Entries in reading order, and the cookie behind them (`None` at the end of the directory).
 pub(crate) struct Piece {
     pub(crate) entries: Vec<DirEntry>,
     pub(crate) next: Option<u64>,
 }
 
 impl Namespace {
-    /// The entries from `cookie` on, as many as one block (and its collisions) hold.
+    /// The entries from `cookie` on that one block (and its collisions) holds.
     pub(crate) fn dir_read(&self, inode: &Inode, body: &InodeBody, cookie: u64) -> Result<Piece> {
         body.check_key()?;
         self.dir_has_blocks_once(inode, body)?;
@@ -43,7 +43,7 @@ impl Namespace {
         match Cookie::decode(cookie) {
             Cookie::Dot => Ok(self.dot(inode.ino, b".", Cookie::DotDot)),
             Cookie::DotDot => {
-                // The leaves are about to be read in an order of their own.
+                // The leaves are about to be read in hash order.
                 self.dir_read_ahead(inode, body, 0);
                 let parent = self.dir_parent(inode, body)?;
                 Ok(self.dot(parent, b"..", Cookie::From(Place::of_hash(0))))
@@ -52,8 +52,8 @@ impl Namespace {
         }
     }
 
-    /// Reads blocks from `lblk` on into the cache, those that lie in one run with it. Who reads
-    /// them next learns of what fails here.
+    /// Reads blocks from `lblk` on into the cache, as far as they are consecutive on the volume. A
+    /// failure is ignored here: the next reader of the block gets it.
     fn dir_read_ahead(&self, inode: &Inode, body: &InodeBody, lblk: u32) {
         if body.is_inline() {
             return;
@@ -107,17 +107,17 @@ impl Namespace {
                 self.vol.noted(leaves.add(inode, path.leaf()?))?;
                 self.collect(inode, body, format, path.leaf()?, path.version, &mut found)?;
                 match self.index_next(inode, body, &mut path)? {
-                    // Names with the same hash are given their order together.
+                    // Names with the same hash are ordered together.
                     Some(hash) if hash & 1 == 1 => {}
                     next => break next,
                 }
             };
-            // One that lies elsewhere could not be looked up, and would be left out by who goes on
-            // from a place.
+            // A name in the wrong leaf cannot be looked up, and a reader that continues from a
+            // place would skip it.
             let range = first..next.unwrap_or(u32::MAX);
             if let Some((_, name, _)) = found.iter().find(|(hash, ..)| !range.contains(hash)) {
                 let detail = format!(
-                    "directory {}: {:?} lies in a block for other hashes",
+                    "directory {}: {:?} is in the wrong index leaf",
                     inode.ino,
                     String::from_utf8_lossy(name)
                 );
@@ -174,8 +174,8 @@ impl Namespace {
         Ok(())
     }
 
-    /// A directory that has no hash order: the cookie is the offset in bytes where the next entry
-    /// lies or lay. Entries do not move in such a directory.
+    /// Reads a directory without a hash order: the cookie is the byte offset of the next entry.
+    /// Entries never move in such a directory.
     fn read_by_offset(&self, inode: &Inode, body: &InodeBody, cookie: u64) -> Result<Piece> {
         let format = self.dir_format(inode, body);
         let bits = self.vol.geo.block_bits;
@@ -222,8 +222,7 @@ impl Namespace {
         })
     }
 
-    /// Whether only `.` and `..` are left. Every block is looked at, also one that an index leaves
-    /// out.
+    /// Whether only `.` and `..` are left. Every block is read, also those that an index omits.
     pub(crate) fn dir_is_empty(&self, inode: &Inode, body: &InodeBody) -> Result<bool> {
         if body.is_inline() {
             return Ok(self.inline_look(inode, body)?.entries.is_empty());
@@ -251,7 +250,7 @@ impl Namespace {
         Ok(true)
     }
 
-    /// The first block: `..` is there, with or without an index.
+    /// The first block, which contains `..` with or without an index.
     fn dir_first(
         &self,
         inode: &Inode,
@@ -302,7 +301,7 @@ impl Namespace {
         self.dir_dots(&block, format)?;
         let indexed = self.dir_is_indexed(body);
         let mut guard = h.modify(&block)?;
-        // In an index root `..` reaches to the end of the block.
+        // In an index root `..` extends to the end of the block.
         let layout = DirLayout {
             tail: format.layout.tail && !indexed,
             ..format.layout
@@ -326,7 +325,7 @@ impl Namespace {
     }
 }
 
-/// The type an entry tells; `None` when it tells none.
+/// The type in an entry; `None` if the entry has none.
 fn entry_kind(kind: EntryType) -> Option<FileType> {
     Some(match kind {
         EntryType::Unknown => return None,

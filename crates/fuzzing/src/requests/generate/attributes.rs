@@ -1,7 +1,7 @@
-//! Requests for what inodes say.
+//! Requests for attributes.
 
 use super::Maker;
-use crate::requests::encode::Bytes;
+use stetfs_testkit::fuse::Bytes;
 
 impl Maker<'_> {
     pub(super) fn setattr(&mut self) -> Bytes {
@@ -30,13 +30,13 @@ impl Maker<'_> {
             .u32(flags)
             .u32(self.flags(&[0, 1]))
             .u32(0)
-            .name(&self.xattr())
+            .name(self.xattr())
             .bytes(&value)
     }
 
     pub(super) fn getxattr(&mut self) -> Bytes {
         let b = Bytes::default();
         let size = self.of(&[0, 1, 100, 65_536, u32::MAX]);
-        b.u32(size).u32(0).name(&self.xattr())
+        b.u32(size).u32(0).name(self.xattr())
     }
 }

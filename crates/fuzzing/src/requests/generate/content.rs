@@ -1,7 +1,7 @@
-//! Requests for what files and directories hold.
+//! Requests for the content of files and directories.
 
 use super::Maker;
-use crate::requests::encode::Bytes;
+use stetfs_testkit::fuse::Bytes;
 
 impl Maker<'_> {
     pub(super) fn read(&mut self) -> Bytes {

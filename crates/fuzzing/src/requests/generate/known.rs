@@ -1,20 +1,19 @@
-//! What is known of the server.
+//! The numbers that a client learns from the server's answers.
 
 use std::collections::BTreeSet;
 
-use crate::requests::encode::{long, word};
-use crate::requests::op;
+use stetfs_testkit::fuse::{long, op, word};
 
-/// What is known of the other side.
+/// The client's knowledge of the server.
 #[derive(Debug, Default)]
 pub(in crate::requests) struct Known {
-    /// Nodes that answers named.
+    /// Nodes in answers.
     pub(in crate::requests) nodes: Vec<u64>,
-    /// Handles that answers gave.
+    /// Handles in answers.
     pub(in crate::requests) handles: Vec<u64>,
     /// Nodes that no request may name.
     pub(in crate::requests) apart: BTreeSet<u64>,
-    /// Numbers of requests that were made.
+    /// Numbers of the requests so far.
     pub(in crate::requests) uniques: Vec<u64>,
     pub(in crate::requests) next: u64,
 }

@@ -1,7 +1,7 @@
-//! Requests for new names, and for names that others get.
+//! Requests that make or change names.
 
 use super::Maker;
-use crate::requests::encode::Bytes;
+use stetfs_testkit::fuse::Bytes;
 
 impl Maker<'_> {
     pub(super) fn symlink(&mut self) -> Bytes {
@@ -10,7 +10,7 @@ impl Maker<'_> {
             0 => vec![b't'; self.of(&[0, 59, 60, 1023, 1024, 4095, 4096, 70_000])],
             _ => b"target".to_vec(),
         };
-        b.name(&self.name()).name(&target)
+        b.name(self.name()).name(target)
     }
 
     pub(super) fn mknod(&mut self) -> Bytes {
@@ -19,7 +19,7 @@ impl Maker<'_> {
             .u32(self.rng.u32(..))
             .u32(0o22)
             .u32(0)
-            .name(&self.name())
+            .name(self.name())
     }
 
     pub(super) fn create(&mut self) -> Bytes {
@@ -29,7 +29,7 @@ impl Maker<'_> {
             .u32(self.mode())
             .u32(0o22)
             .u32(0)
-            .name(&self.name())
+            .name(self.name())
     }
 
     pub(super) fn rename2(&mut self) -> Bytes {
@@ -38,7 +38,7 @@ impl Maker<'_> {
         b.u64(self.node())
             .u32(flags)
             .u32(0)
-            .name(&self.name())
-            .name(&self.name())
+            .name(self.name())
+            .name(self.name())
     }
 }

@@ -1,9 +1,9 @@
-//! The session's own requests, and ioctls.
+//! Requests of the session itself, and ioctls.
 
 use super::Maker;
-use crate::requests::encode::Bytes;
+use stetfs_testkit::fuse::Bytes;
 
-/// Numbers of ioctls that the server knows, and one that it does not.
+/// Numbers of the ioctls that the server knows, and of one that it does not know.
 const IOCTLS: [u32; 18] = [
     0x8008_6601,
     0x4008_6602,
@@ -14,7 +14,7 @@ const IOCTLS: [u32; 18] = [
     0x4100_9432,
     0xc018_5879,
     0x8004_587d,
-    // Atomic writes; begun more often than ended.
+    // Atomic writes; begins are more frequent than ends.
     0x8004_f50c,
     0xf501,
     0xf501,

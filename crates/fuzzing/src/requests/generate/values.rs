@@ -1,4 +1,4 @@
-//! Numbers, names and data, some of them such as no kernel sends.
+//! Values of requests: numbers, names and data; some are such as no kernel sends.
 
 use super::Maker;
 
@@ -57,7 +57,7 @@ impl Maker<'_> {
         all[self.rng.usize(..all.len())]
     }
 
-    /// A node: mostly one that the kernel would know.
+    /// A node, mostly one that the kernel would know.
     pub(super) fn node(&mut self) -> u64 {
         let node = match self.rng.u32(..20) {
             0 => self.rng.u64(..300),
@@ -78,7 +78,7 @@ impl Maker<'_> {
             ]),
             2..=5 => 1,
             _ if self.known.nodes.is_empty() => 1,
-            // Some of them are deleted or forgotten by now.
+            // Some of these nodes are deleted or forgotten by now.
             _ => self.known.nodes[self.rng.usize(..self.known.nodes.len())],
         };
         if self.known.apart.contains(&node) {
@@ -153,7 +153,7 @@ impl Maker<'_> {
         self.of(&[0, 0, 0, 1000, 65_535, 65_536, u32::MAX])
     }
 
-    /// A size that is mostly `len`.
+    /// A size, mostly `len`.
     pub(super) fn about(&mut self, len: usize) -> u32 {
         match self.rng.u32(..12) {
             0 => self.of(&[0, 1, len as u32 + 1, 1 << 20, 1 << 31, u32::MAX]),

@@ -237,7 +237,7 @@ proptest! {
             if version && b.len() >= 4 {
                 b.splice(..4, [v, 0, 0, 0]);
             }
-            // What decodes, encodes to the same bytes (ids of entries that need none aside).
+            // A decodable list encodes to the same bytes (except the ids of entries without one).
             if let Ok(Some(a)) = Acl::from_disk(&b) {
                 prop_assert_eq!(a.to_disk(), b.clone());
             }

@@ -1,4 +1,4 @@
-//! Names come and go.
+//! Adding, removing and changing entries of a directory block.
 
 use super::entry::{
     DirLayout, FileType, HEADER, WHAT, check_size, encode_rec_len, min_rec_len, valid_name, written,
@@ -8,8 +8,8 @@ use super::tail::write_tail_head;
 use crate::bytes::put;
 use crate::error::{Result, corrupt};
 
-/// Adds a name in the first place it fits; answers the new entry's offset, `None` if the block is
-/// too full. The caller knows that the name is not there yet.
+/// Adds a name in the first place where it fits; returns the new entry's offset, `None` if the
+/// block is too full. The caller has checked that the name does not exist.
 pub fn insert(
     block: &mut [u8],
     layout: &DirLayout,
@@ -31,7 +31,7 @@ pub fn insert(
     Ok(Some(at))
 }
 
-/// Removes the entry in use at `offset`: its space goes to the entry before it, or it becomes free
+/// Removes the entry in use at `offset`: its space goes to the previous entry, or it becomes free
 /// if it is the first. The bytes of the removed entry are wiped.
 pub fn delete(block: &mut [u8], layout: &DirLayout, offset: usize) -> Result<()> {
     let mut before = None;
@@ -44,7 +44,7 @@ pub fn delete(block: &mut [u8], layout: &DirLayout, offset: usize) -> Result<()>
         }
         before = Some(at);
     }
-    // What changes is checked.
+    // The entries that change are checked.
     let none = || corrupt!(WHAT, "no entry in use at {offset}");
     let removed = heads.entry(found.ok_or_else(none)?)?;
     let (rec_len, used) = (removed.rec_len, min_rec_len(removed.name.len()));
@@ -63,7 +63,7 @@ pub fn delete(block: &mut [u8], layout: &DirLayout, offset: usize) -> Result<()>
     Ok(())
 }
 
-/// Makes the entry in use at `offset` name another inode (rename over a name, or a moved
+/// Makes the entry in use at `offset` refer to another inode (rename over a name, or a moved
 /// directory's "..").
 pub fn set_inode(
     block: &mut [u8],
@@ -116,8 +116,8 @@ pub fn init_dots(block: &mut [u8], layout: &DirLayout, inode: u32, parent: u32) 
     )
 }
 
-/// Makes the block hold exactly these names (inode, type, name), packed; the last takes the rest of
-/// the block. Answers how many entries fitted.
+/// Makes the block hold exactly these entries (inode, type, name), packed; the last takes the rest
+/// of the block. Returns how many entries fitted.
 pub fn fill<'n>(
     block: &mut [u8],
     layout: &DirLayout,
@@ -144,7 +144,7 @@ pub fn fill<'n>(
     Ok(count)
 }
 
-/// Refuses what must not be written.
+/// Refuses entries that must not be written.
 fn check_new(name: &[u8], inode: u32, layout: &DirLayout) -> Result<()> {
     if !valid_name(name) || !(1..=layout.max_inode).contains(&inode) {
         return Err(corrupt!(
@@ -156,7 +156,7 @@ fn check_new(name: &[u8], inode: u32, layout: &DirLayout) -> Result<()> {
     Ok(())
 }
 
-/// Zeroes the block and writes the tail; answers where entries end.
+/// Zeroes the block and writes the tail; returns the end of the space for entries.
 fn clear(block: &mut [u8], layout: &DirLayout) -> Result<usize> {
     check_size(block)?;
     block.fill(0);

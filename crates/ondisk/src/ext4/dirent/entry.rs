@@ -1,4 +1,4 @@
-//! What an entry is, and how long.
+//! Directory entries, their types and lengths.
 
 use crate::error::{Result, corrupt};
 
@@ -10,14 +10,14 @@ pub(super) const HEADER: usize = 8;
 pub const NAME_MAX: usize = 255;
 /// Bytes of `ext4_dir_entry_tail`, which ends a block under `metadata_csum`.
 pub const TAIL_LEN: usize = 12;
-/// Largest block; beyond it `rec_len` cannot be encoded.
+/// Maximum size of a block; beyond it `rec_len` cannot be encoded.
 const MAX_BLOCK: usize = 65536;
 
 /// `file_type` of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum FileType {
-    /// Not recorded (no `filetype` feature), or a value without meaning.
+    /// Not recorded (no `filetype` feature), or an unknown value.
     Unknown = 0,
     /// Regular file.
     Regular = 1,
@@ -36,7 +36,7 @@ pub enum FileType {
 }
 
 impl FileType {
-    /// From the byte in the entry.
+    /// Decodes the byte in the entry.
     #[must_use]
     pub fn from_raw(raw: u8) -> FileType {
         match raw {
@@ -51,7 +51,7 @@ impl FileType {
         }
     }
 
-    /// From `i_mode` (`st_mode`).
+    /// Converts from `i_mode` (`st_mode`).
     #[must_use]
     pub fn from_mode(mode: u32) -> FileType {
         match mode & 0o170000 {
@@ -67,12 +67,12 @@ impl FileType {
     }
 }
 
-/// What a volume's directory blocks look like.
+/// The format of a volume's directory blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DirLayout {
-    /// Blocks end in a checksum tail (`metadata_csum`).
+    /// Whether blocks end in a checksum tail (`metadata_csum`).
     pub tail: bool,
-    /// Entries record the file type (`filetype`); without it that byte is zero.
+    /// Whether entries record the file type (`filetype`); without it that byte is zero.
     pub filetype: bool,
     /// Largest valid inode number (`s_inodes_count`).
     pub max_inode: u32,
@@ -93,22 +93,21 @@ impl DirLayout {
 /// One entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry<'a> {
-    /// Where it starts in the block, bytes.
+    /// Offset in the block in bytes.
     pub offset: usize,
-    /// Inode it names; 0 if the entry is free.
+    /// The inode that it refers to; 0 if the entry is free.
     pub inode: u32,
     /// Bytes up to the next entry.
     pub rec_len: usize,
     /// Type of the inode.
     pub file_type: FileType,
-    /// The name: not empty if the entry is in use; may hold bytes no name should (see
+    /// The name: not empty if the entry is in use. It may contain invalid bytes (see
     /// [`valid_name`]).
     pub name: &'a [u8],
 }
 
 impl Entry<'_> {
-    /// Bytes a new entry could take from this one: all if it is free, else what its name does not
-    /// need.
+    /// Bytes that a new entry could take from this one: all if it is free, otherwise its slack.
     #[must_use]
     pub fn room(&self) -> usize {
         if self.inode == 0 {
@@ -137,8 +136,8 @@ pub fn min_rec_len(name_len: usize) -> usize {
     (HEADER + name_len).next_multiple_of(4)
 }
 
-/// `rec_len` in bytes from the stored 16 bits. Only blocks of 64 KiB need more than 16 bits:
-/// there 0 and 65535 mean the whole block and the two low bits hold bits 16 and 17.
+/// Decodes `rec_len` to bytes from the stored 16 bits. Only blocks of 64 KiB need more than 16
+/// bits: there 0 and 65535 mean the whole block and the two low bits hold bits 16 and 17.
 #[must_use]
 pub fn decode_rec_len(raw: u16, block_size: usize) -> usize {
     let raw = usize::from(raw);
@@ -151,17 +150,17 @@ pub fn decode_rec_len(raw: u16, block_size: usize) -> usize {
     }
 }
 
-/// The stored form of `rec_len`; `None` if it has none.
+/// Encodes `rec_len`; `None` if it cannot be stored.
 #[must_use]
 pub fn encode_rec_len(rec_len: usize, block_size: usize) -> Option<u16> {
     if !rec_len.is_multiple_of(4) || rec_len > block_size || block_size > MAX_BLOCK {
         return None;
     }
-    // The one length of a block ≤ 64 KiB that 16 bits do not hold is 65536 itself.
+    // The only length in a block ≤ 64 KiB that does not fit in 16 bits is 65536 itself.
     Some(u16::try_from(rec_len).unwrap_or(0xffff))
 }
 
-/// Refuses slices that are no file-system block.
+/// Refuses slices that cannot be a file-system block.
 pub(super) fn check_size(block: &[u8]) -> Result<()> {
     let len = block.len();
     if !len.is_multiple_of(4) || !(64..=MAX_BLOCK).contains(&len) {
@@ -170,7 +169,7 @@ pub(super) fn check_size(block: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Turns "did not fit", which checked callers never see, into an error.
+/// Turns "did not fit", which cannot happen after the checks, into an error.
 pub(super) fn written(done: Option<()>, at: usize) -> Result<()> {
     done.ok_or_else(|| corrupt!(WHAT, "at {at}: does not fit in its block"))
 }

@@ -1,10 +1,10 @@
-//! Entries are read, and checked.
+//! Reading and checking directory entries.
 
 use super::entry::{DirLayout, Entry, FileType, WHAT, check_size, decode_rec_len, min_rec_len};
 use super::tail::has_tail;
 use crate::error::{Result, corrupt};
 
-/// The bytes before a name.
+/// The fields of an entry before its name.
 pub(super) struct Head {
     pub(super) inode: u32,
     pub(super) rec_len: usize,
@@ -13,7 +13,8 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// Of the entry that `rest` begins with, and what follows it; `block` is as long as a block.
+    /// Splits `rest` into the head of its first entry and the bytes behind it; `block` gives the
+    /// block's length.
     #[inline]
     fn split<'a>(rest: &'a [u8], block: &[u8]) -> Option<(Head, &'a [u8])> {
         let (&[i0, i1, i2, i3, l0, l1, name_len, raw_type], names) = rest.split_first_chunk()?;
@@ -36,7 +37,8 @@ impl Head {
         }
     }
 
-    /// What is wrong with it, if `left` bytes are left from its beginning to where entries end.
+    /// The fault of the entry, if it has one; `left` is the number of bytes from its beginning to
+    /// the end of the space for entries.
     #[inline]
     fn wrong(&self, layout: &DirLayout, left: usize) -> Option<String> {
         let Head {
@@ -68,7 +70,7 @@ impl Head {
     }
 }
 
-/// Reads and checks the entry at `offset`; `space` is where entries end.
+/// Reads and checks the entry at `offset`; `space` is the end of the space for entries.
 #[inline]
 fn entry_at<'a>(
     block: &'a [u8],
@@ -109,7 +111,7 @@ impl<'a> Iterator for Entries<'a> {
         }
         let entry = entry_at(self.block, &self.layout, self.space, self.next);
         self.next = match &entry {
-            // rec_len ≥ 12, so this ends.
+            // `rec_len` is at least 12, so the iteration ends.
             Ok(e) => self.next + e.rec_len,
             Err(_) => self.space,
         };
@@ -119,8 +121,8 @@ impl<'a> Iterator for Entries<'a> {
 
 impl core::iter::FusedIterator for Entries<'_> {}
 
-/// The entries of a linear directory block (a leaf of an indexed directory is one, too).
-/// Fails if the layout asks for a checksum tail and the block has none.
+/// The entries of a linear directory block, which a leaf of an indexed directory is, too. Fails if
+/// the layout requires a checksum tail and the block has none.
 pub fn entries<'a>(block: &'a [u8], layout: &DirLayout) -> Result<Entries<'a>> {
     check_size(block)?;
     if layout.tail && !has_tail(block) {
@@ -134,8 +136,8 @@ pub fn entries<'a>(block: &'a [u8], layout: &DirLayout) -> Result<Entries<'a>> {
     })
 }
 
-/// The entries of one of the two parts of a directory that lies in its inode (`inline_data`). A
-/// part too short for an entry has none.
+/// The entries of one of the two parts of a directory in its inode (`inline_data`). A part too
+/// short for an entry has none.
 #[must_use]
 pub fn inline_entries<'a>(part: &'a [u8], layout: &DirLayout) -> Entries<'a> {
     let space = if part.len() < min_rec_len(1) {
@@ -151,8 +153,8 @@ pub fn inline_entries<'a>(part: &'a [u8], layout: &DirLayout) -> Entries<'a> {
     }
 }
 
-/// The heads of a block's entries, with their offsets and what follows each. Of an entry no more is
-/// checked than what leads to the next: this is most of what directories are read for.
+/// Iterates over the heads of a block's entries, with their offsets and the bytes behind each. It
+/// checks only the link to the next entry: look-ups, the most frequent reads, need no more.
 pub(super) struct Heads<'a> {
     block: &'a [u8],
     layout: DirLayout,
@@ -176,15 +178,15 @@ pub(super) fn heads<'a>(block: &'a [u8], layout: &DirLayout) -> Result<Heads<'a>
 }
 
 impl<'a> Heads<'a> {
-    /// The entry at `offset`, checked as any.
+    /// The entry at `offset`, fully checked.
     pub(super) fn entry(&self, offset: usize) -> Result<Entry<'a>> {
         entry_at(self.block, &self.layout, self.space, offset)
     }
 
-    /// To be asked when no more comes.
+    /// Checks that the chain ended where it has to; call it after the last head.
     ///
     /// # Errors
-    /// The entry that does not lead to another, nor to where entries end.
+    /// The entry that leads neither to another nor to the end of the space for entries.
     pub(super) fn end(self) -> Result<()> {
         if self.next == self.space {
             return Ok(());
@@ -209,7 +211,7 @@ impl<'a> Iterator for Heads<'a> {
     }
 }
 
-/// The first entry whose head is as wanted; those behind it are not looked at.
+/// The first entry whose head satisfies the condition; later entries are not read.
 #[inline]
 fn first_of<'a>(
     block: &'a [u8],
@@ -223,19 +225,19 @@ fn first_of<'a>(
     }
 }
 
-/// The entry in use that has this name.
+/// The entry in use with this name.
 pub fn find<'a>(block: &'a [u8], layout: &DirLayout, name: &[u8]) -> Result<Option<Entry<'a>>> {
     first_of(block, layout, |head, names| {
         head.name_len == name.len() && names.get(..name.len()) == Some(name) && head.inode != 0
     })
 }
 
-/// Checks the whole block: every entry, and that the chain ends where it has to.
+/// Checks the whole block: every entry, and the end of the chain.
 pub fn check(block: &[u8], layout: &DirLayout) -> Result<()> {
     entries(block, layout)?.try_for_each(|e| e.map(drop))
 }
 
-/// The first entry that has [room](Entry::room) for a name of so many bytes.
+/// The first entry with [room](Entry::room) for a name of `name_len` bytes.
 pub fn find_room<'a>(
     block: &'a [u8],
     layout: &DirLayout,

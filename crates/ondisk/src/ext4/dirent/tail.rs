@@ -1,4 +1,4 @@
-//! The checksum at the end of a block.
+//! The checksum tail of a directory block.
 
 use super::entry::{TAIL_LEN, written};
 use crate::bytes::{le32, put};
@@ -17,8 +17,8 @@ pub fn has_tail(block: &[u8]) -> bool {
     tail.starts_with(&TAIL_HEAD)
 }
 
-/// Checksum of a linear directory block: all of it up to the tail.
-/// `seed` is the [`inode_seed`](crate::ext4::checksum::inode_seed) of the directory.
+/// The checksum of a linear directory block: it covers everything up to the tail. `seed` is the
+/// [`inode_seed`](crate::ext4::checksum::inode_seed) of the directory.
 #[must_use]
 pub fn checksum(block: &[u8], seed: u32) -> u32 {
     ext4_crc32c(
@@ -29,7 +29,7 @@ pub fn checksum(block: &[u8], seed: u32) -> u32 {
     )
 }
 
-/// Checks the checksum of a linear directory block; fails, too, if there is no tail.
+/// Verifies the checksum of a linear directory block; also fails if there is no tail.
 pub fn verify_checksum(block: &[u8], seed: u32) -> Result<()> {
     if !has_tail(block) {
         return Err(corrupt!("directory block", "no checksum tail"));
@@ -45,7 +45,7 @@ pub fn verify_checksum(block: &[u8], seed: u32) -> Result<()> {
     Ok(())
 }
 
-/// Stores the right checksum in the tail; fails if there is none.
+/// Stores the checksum in the tail; fails if there is no tail.
 pub fn update_checksum(block: &mut [u8], seed: u32) -> Result<()> {
     if !has_tail(block) {
         return Err(corrupt!("directory block", "no checksum tail"));

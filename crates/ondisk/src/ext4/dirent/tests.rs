@@ -182,7 +182,7 @@ proptest! {
             check(&b, &layout).unwrap();
             prop_assert_eq!(&names(&b, &layout), &model);
         }
-        // Packing keeps the content and makes one run of room at the end.
+        // Packing keeps the content and leaves all room at the end.
         let mut packed = vec![0; size];
         let n = fill(&mut packed, &layout, model.iter().map(|(n, (i, t))| (*i, *t, n.as_slice()))).unwrap();
         prop_assert_eq!(n, model.len());
@@ -231,7 +231,7 @@ proptest! {
             b[at] ^= byte;
         }
         if check(&b, &LAYOUT).is_ok() {
-            // Whatever passes the check can be changed and stays sound.
+            // A block that passes the check can be changed and stays valid.
             let first = entries(&b, &LAYOUT).unwrap().map(Result::unwrap).find(|e| e.inode != 0).map(|e| e.offset);
             if let Some(at) = first {
                 delete(&mut b, &LAYOUT, at).unwrap();

@@ -1,4 +1,4 @@
-//! One node of an extent tree, in place.
+//! One node of an extent tree, read and changed in place.
 
 use super::{
     ENTRY_LEN, Extent, Index, LOGICAL_END, MAGIC, MAX_DEPTH, RawHeader, RawIndex, WHAT, max_entries,
@@ -10,7 +10,7 @@ use core::mem::offset_of;
 use core::ops::Range;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// What a node must agree with, from its parent and the volume.
+/// The properties of a node that follow from its parent and the volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Expect {
     /// Depth, one less than the parent's; `None` for the root.
@@ -23,7 +23,7 @@ pub struct Expect {
 }
 
 impl Expect {
-    /// For the root in an inode.
+    /// The properties of the root in an inode.
     #[must_use]
     pub fn root(blocks: Range<u64>) -> Self {
         Expect {
@@ -48,7 +48,7 @@ pub type NodeRef<'a> = Node<&'a [u8]>;
 pub type NodeMut<'a> = Node<&'a mut [u8]>;
 
 impl<B: AsRef<[u8]>> Node<B> {
-    /// Takes a node's bytes after a look at its header: magic, depth, and entries that fit.
+    /// Wraps a node's bytes after a check of its header: magic, depth, and entries that fit.
     pub fn new(bytes: B) -> Result<Self> {
         let b = bytes.as_ref();
         let (h, _) =
@@ -73,8 +73,8 @@ impl<B: AsRef<[u8]>> Node<B> {
         Ok(Node { bytes, max })
     }
 
-    /// Checks all entries: sorted, disjoint, not empty, in the logical and physical ranges
-    /// expected, and the depth.
+    /// Checks all entries: sorted, disjoint, not empty, in the expected logical and physical
+    /// ranges, and the depth.
     pub fn check(&self, expect: &Expect) -> Result<()> {
         if expect.depth.is_some_and(|d| d != self.depth()) {
             return Err(corrupt!(
@@ -152,7 +152,7 @@ impl<B: AsRef<[u8]>> Node<B> {
         self.len() == 0
     }
 
-    /// `eh_max`: entries that there is room for.
+    /// `eh_max`: maximum number of entries.
     #[must_use]
     pub fn capacity(&self) -> usize {
         usize::from(self.max)
@@ -203,8 +203,8 @@ impl<B: AsRef<[u8]>> Node<B> {
         (0..self.len()).map_while(|i| self.index(i))
     }
 
-    /// The last entry that starts at or before logical block `block`: the one that maps it, if any
-    /// does.
+    /// The last entry that starts at or before logical block `block`: the one that maps it, if it
+    /// is mapped.
     #[must_use]
     pub fn find(&self, block: u32) -> Option<usize> {
         let (mut lo, mut hi) = (0, self.len());
@@ -219,7 +219,7 @@ impl<B: AsRef<[u8]>> Node<B> {
         lo.checked_sub(1)
     }
 
-    /// What the child of index entry `i` must agree with, when `expect` holds for this node.
+    /// The expected properties of the child of index entry `i`, if `expect` holds for this node.
     #[must_use]
     pub fn expect_child(&self, i: usize, expect: &Expect) -> Option<Expect> {
         let start = u64::from(self.index(i)?.block);
@@ -236,7 +236,7 @@ impl<B: AsRef<[u8]>> Node<B> {
 
 impl<B: AsRef<[u8]> + AsMut<[u8]>> Node<B> {
     /// Makes the bytes an empty node of `depth` with room for as many entries as fit. The remaining
-    /// bytes become zero. At a depth above 0 entries must be added before anyone reads it.
+    /// bytes become zero. At a depth above 0 entries must be added before the node is read.
     pub fn init(mut bytes: B, depth: u16) -> Result<Self> {
         let b = bytes.as_mut();
         let max = max_entries(b.len());
@@ -268,7 +268,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Node<B> {
         debug_assert!(stored.is_some() && len <= self.capacity());
     }
 
-    /// Makes room for `count` entries at `at` and counts them in.
+    /// Makes room for `count` entries at `at`, and includes them in the count.
     fn open_gap(&mut self, at: usize, count: usize) -> Result<()> {
         let len = self.len();
         if at > len || count > self.capacity() - len {
@@ -293,15 +293,15 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Node<B> {
         slot.ok_or_else(|| corrupt!(WHAT, "entry {i} of {}", self.len()))
     }
 
-    /// Replaces extent `i`. Fails when there is none, in an index node, or for a value that cannot
-    /// be stored.
+    /// Replaces extent `i`. Fails if there is none, in an index node, or for a value that cannot be
+    /// stored.
     pub fn set_extent(&mut self, i: usize, e: &Extent) -> Result<()> {
         self.need_leaf(true)?;
         self.store(i, e.encode()?.as_bytes())
     }
 
-    /// Inserts an extent at position `i`; the order is the caller's duty. Fails also when the node
-    /// is full.
+    /// Inserts an extent at position `i`; the caller keeps the order. Also fails when the node is
+    /// full.
     pub fn insert_extent(&mut self, i: usize, e: &Extent) -> Result<()> {
         self.need_leaf(true)?;
         let raw = e.encode()?;
@@ -309,15 +309,15 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Node<B> {
         self.store(i, raw.as_bytes())
     }
 
-    /// Replaces index entry `i`. Fails when there is none, in a leaf, or for a value that cannot be
+    /// Replaces index entry `i`. Fails if there is none, in a leaf, or for a value that cannot be
     /// stored.
     pub fn set_index(&mut self, i: usize, x: &Index) -> Result<()> {
         self.need_leaf(false)?;
         self.store(i, x.encode()?.as_bytes())
     }
 
-    /// Inserts an index entry at position `i`; the order is the caller's duty. Fails also when the
-    /// node is full.
+    /// Inserts an index entry at position `i`; the caller keeps the order. Also fails when the node
+    /// is full.
     pub fn insert_index(&mut self, i: usize, x: &Index) -> Result<()> {
         self.need_leaf(false)?;
         let raw = x.encode()?;
@@ -336,8 +336,8 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Node<B> {
         ))
     }
 
-    /// Removes the entries of `range` (cut to those that exist). An index node left without entries
-    /// is the caller's to free.
+    /// Removes the entries of `range` (cut to those that exist). The caller frees an index node
+    /// left without entries.
     pub fn remove(&mut self, range: Range<usize>) {
         let len = self.len();
         let (start, end) = (range.start.min(len), range.end.min(len));

@@ -220,7 +220,7 @@ proptest! {
     fn round_trip_search_and_removal(list in extents(), order in any::<u64>(), probe in 0u32..3_000_000, cut in (0usize..90, 0usize..90)) {
         let mut block = vec![0xEEu8; 1024];
         let mut n = Node::init(&mut block[..], 0).unwrap();
-        // Insert in an order that moves entries.
+        // Inserts in an order that moves entries.
         let mut model: Vec<Extent> = Vec::new();
         for (k, e) in list.iter().enumerate() {
             if order >> (k % 64) & 1 == 1 { continue }

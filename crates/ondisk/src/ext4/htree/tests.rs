@@ -164,7 +164,7 @@ fn continuation() {
 }
 
 proptest! {
-    /// Grows a tree as a directory would, and finds every hash where a sorted map would.
+    /// Grows a tree as a directory does, and finds every hash where a sorted map has it.
     #[test]
     fn grows_like_a_sorted_map(hashes in proptest::collection::vec(0u32..u32::MAX, 1..400), tail: bool) {
         let layout = IndexLayout { tail, max_levels: 1 };

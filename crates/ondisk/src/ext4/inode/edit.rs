@@ -1,4 +1,4 @@
-//! Changing an inode in place.
+//! Setters: they change an inode in place.
 
 use super::raw::RawInode;
 use super::{DeviceNumber, I_BLOCK, I_BLOCK_LEN, InodeFlags, InodeView};
@@ -99,7 +99,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> InodeView<B> {
         self.put(offset_of!(RawInode, flags), &flags.bits().to_le_bytes());
     }
 
-    /// Sets [`generation`](Self::generation); every checksum of the inode's blocks hangs on it.
+    /// Sets [`generation`](Self::generation); every checksum of the inode's blocks depends on it.
     pub fn set_generation(&mut self, generation: u32) {
         self.put(offset_of!(RawInode, generation), &generation.to_le_bytes());
     }
@@ -138,11 +138,11 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> InodeView<B> {
     /// Sets [`value_hash`](Self::value_hash).
     pub fn set_value_hash(&mut self, hash: u32) {
         self.put(offset_of!(RawInode, atime), &hash.to_le_bytes());
-        // Who takes it for a time must find the seconds above 2³¹ positive.
+        // Software that reads it as a time must see positive seconds above 2³¹.
         self.put_extra_u32(offset_of!(RawInode, atime_extra), hash >> 31);
     }
 
-    /// Sets [`project`](Self::project), if there is room for it.
+    /// Sets [`project`](Self::project), if the inode has the field.
     pub fn set_project(&mut self, project: u32) {
         self.put_extra_u32(offset_of!(RawInode, projid), project);
     }
@@ -184,7 +184,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> InodeView<B> {
         );
     }
 
-    /// Sets [`crtime`](Self::crtime), if there is room for it.
+    /// Sets [`crtime`](Self::crtime), if the inode has the field.
     pub fn set_crtime(&mut self, t: Timestamp) {
         const SECONDS: usize = offset_of!(RawInode, crtime);
         if self.has(SECONDS, 4) {
@@ -199,7 +199,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> InodeView<B> {
             .unwrap_or_default()
     }
 
-    /// Stores a short symbolic link's target in `i_block` and sets the size; answers whether it
+    /// Stores a short symbolic link's target in `i_block` and sets the size; returns whether it
     /// fits (below 60 bytes).
     pub fn set_inline_symlink(&mut self, target: &[u8]) -> bool {
         if target.len() >= I_BLOCK_LEN {
@@ -215,7 +215,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> InodeView<B> {
         true
     }
 
-    /// Stores [`device`](Self::device) in the encoding that the kernel picks; major and minor are
+    /// Stores [`device`](Self::device) in the encoding that the kernel uses; major and minor are
     /// cut to 12 and 20 bits.
     pub fn set_device(&mut self, dev: DeviceNumber) {
         let (major, minor) = (dev.major & 0xfff, dev.minor & 0xf_ffff);
@@ -235,12 +235,12 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> InodeView<B> {
         self.bytes_mut().get_mut(range)
     }
 
-    /// Stores the right checksum, if the volume has them. Call it last.
+    /// Stores the checksum, if the volume has checksums. Call it last.
     pub fn update_checksum(&mut self, ino: u32, mode: &ChecksumMode) {
         let Some(seed) = self.csum_seed(ino, mode) else {
             return;
         };
-        // They count as zeros: so made, all is summed up in one piece.
+        // Checksum fields count as zero: with zeros in them one pass sums up the whole inode.
         self.put_checksum(0);
         let checksum = ext4_crc32c(seed, self.bytes());
         self.put_checksum(checksum);

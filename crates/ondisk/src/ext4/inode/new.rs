@@ -1,11 +1,11 @@
-//! The first content of an inode.
+//! The initial content of an inode.
 
 use super::{GOOD_OLD_INODE_SIZE, InodeFlags, InodeView};
 use crate::ext4::time::Timestamp;
 use crate::num::count16;
 use core::mem::offset_of;
 
-/// What a new inode starts with. Size, blocks, attributes and `i_block` are empty.
+/// The initial fields of a new inode. Size, blocks, attributes and `i_block` are empty.
 #[derive(Debug, Clone, Copy)]
 pub struct NewInode {
     /// File type and permissions.
@@ -16,9 +16,9 @@ pub struct NewInode {
     pub gid: u32,
     /// Link count.
     pub links: u16,
-    /// Flags. The extent root that `EXTENTS` calls for is written separately.
+    /// Flags. The extent root that `EXTENTS` requires is written separately.
     pub flags: InodeFlags,
-    /// Generation; differs from that of the number's last use.
+    /// Generation; must differ from that of the number's previous use.
     pub generation: u32,
     /// All four times.
     pub now: Timestamp,
@@ -30,8 +30,8 @@ pub struct NewInode {
 }
 
 impl<B: AsRef<[u8]> + AsMut<[u8]>> InodeView<B> {
-    /// Overwrites all bytes, attributes included, with a new inode. The checksum is left to the
-    /// caller.
+    /// Overwrites all bytes, attributes included, with a new inode. The caller updates the
+    /// checksum.
     pub fn init(&mut self, new: &NewInode) {
         let room = self.bytes().len().saturating_sub(GOOD_OLD_INODE_SIZE);
         let extra = usize::from(new.extra_isize).min(room) & !3;

@@ -1,4 +1,4 @@
-//! Where each field of an inode lies, and the inode flags.
+//! The layout of an inode, and the inode flags.
 
 use crate::bytes::assert_layout;
 use bitflags::bitflags;
@@ -123,7 +123,7 @@ bitflags! {
 }
 
 impl InodeFlags {
-    /// Flags that a new inode takes from its directory.
+    /// Flags that a new inode inherits from its directory.
     pub const INHERITED: Self = Self::SECRM
         .union(Self::UNRM)
         .union(Self::COMPR)
@@ -137,15 +137,16 @@ impl InodeFlags {
         .union(Self::PROJINHERIT)
         .union(Self::CASEFOLD)
         .union(Self::DAX);
-    /// Of those, the ones that mean nothing on a regular file.
+    /// The inherited flags that have no meaning on a regular file.
     pub const DIRECTORY_ONLY: Self = Self::DIRSYNC
         .union(Self::TOPDIR)
         .union(Self::PROJINHERIT)
         .union(Self::CASEFOLD);
-    /// The only ones that files other than directories and regular files take.
+    /// The only inherited flags of files other than directories and regular files.
     pub const OTHER_FILES: Self = Self::NODUMP.union(Self::NOATIME);
 
-    /// What an inode of type `mode` (`i_mode`) inherits from a directory with flags `self`.
+    /// The flags that an inode of type `mode` (`i_mode`) inherits from a directory with flags
+    /// `self`.
     #[must_use]
     pub fn inherited_by(self, mode: u16) -> Self {
         let taken = self & Self::INHERITED;

@@ -1,4 +1,5 @@
-//! What follows from the superblock: sizes, counts, and where each group's metadata lies.
+//! The geometry of a volume, computed from the superblock: sizes, counts, and the positions of each
+//! group's metadata.
 
 use super::{DYNAMIC_REV, GOOD_OLD_FIRST_INO, MAGIC, SUPERBLOCK_OFFSET, Superblock};
 use crate::error::{OnDiskError, Result, corrupt};
@@ -7,7 +8,7 @@ use crate::ext4::group_desc::{DESC_SIZE_64BIT, GroupDesc, MIN_DESC_SIZE};
 use crate::num::{count16, low32};
 use core::ops::Range;
 
-/// Validated numbers of a volume; all arithmetic on them is safe.
+/// Validated sizes and counts of a volume; arithmetic on them cannot overflow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Geometry {
     /// Bytes in a block: a power of two from 1024 to 65536.
@@ -18,9 +19,9 @@ pub struct Geometry {
     pub blocks_count: u64,
     /// First block that belongs to a group.
     pub first_data_block: u32,
-    /// Blocks in every group but perhaps the last.
+    /// Blocks in every group except perhaps the last.
     pub blocks_per_group: u32,
-    /// Clusters in every group but perhaps the last; a block bitmap has that many bits.
+    /// Clusters in every group except perhaps the last; a block bitmap has that many bits.
     pub clusters_per_group: u32,
     /// Inodes in every group.
     pub inodes_per_group: u32,
@@ -55,7 +56,7 @@ fn bad(detail: String) -> OnDiskError {
     }
 }
 
-/// Bytes of a block, and blocks of a cluster.
+/// The size of a block in bytes, and of a cluster in blocks.
 fn units(sb: &Superblock) -> Result<(u32, u32)> {
     let log_block = sb.log_block_size.get();
     if log_block > 6 {
@@ -79,7 +80,7 @@ fn has_clusters(sb: &Superblock) -> bool {
     sb.ro_compat().contains(RoCompat::BIGALLOC)
 }
 
-/// Checks that a bitmap of a block has a bit for each cluster of a group.
+/// Checks that a bitmap block has a bit for each cluster of a group.
 fn check_groups(sb: &Superblock, block_size: u32, blocks_per_cluster: u32) -> Result<()> {
     let blocks_per_group = sb.blocks_per_group.get();
     let clusters_per_group = sb.clusters_per_group.get();
@@ -98,7 +99,7 @@ fn check_groups(sb: &Superblock, block_size: u32, blocks_per_cluster: u32) -> Re
     Ok(())
 }
 
-/// Bytes of an inode, where inodes fit their blocks and their bitmap.
+/// The size of an inode in bytes, after a check that inodes fit their blocks and their bitmap.
 fn inode_size(sb: &Superblock, block_size: u32) -> Result<u16> {
     let dynamic = sb.rev_level.get() >= DYNAMIC_REV;
     let inode_size = if dynamic { sb.inode_size.get() } else { 128 };
@@ -117,7 +118,7 @@ fn inode_size(sb: &Superblock, block_size: u32) -> Result<u16> {
     Ok(inode_size)
 }
 
-/// Bytes of a group descriptor.
+/// The size of a group descriptor in bytes.
 fn desc_size(sb: &Superblock) -> Result<u16> {
     if !sb.incompat().contains(Incompat::BIT64) {
         return Ok(count16(MIN_DESC_SIZE));
@@ -129,7 +130,7 @@ fn desc_size(sb: &Superblock) -> Result<u16> {
     Ok(size)
 }
 
-/// How many groups there are, of all blocks and inodes.
+/// The number of groups, from the numbers of blocks and inodes.
 fn group_count(sb: &Superblock, block_size: u32) -> Result<u32> {
     let blocks_count = sb.blocks_count();
     let first_data_block = sb.first_data_block.get();
@@ -148,7 +149,7 @@ fn group_count(sb: &Superblock, block_size: u32) -> Result<u32> {
                 "{blocks_count} blocks, the first of them {first_data_block}"
             ))
         })?;
-    // The last byte must have a 64-bit signed offset, as files and devices do.
+    // The last byte must have a signed 64-bit offset, as in files and devices.
     if blocks_count > (i64::MAX as u64) / u64::from(block_size) {
         return Err(bad(format!("{blocks_count} blocks of {block_size} bytes")));
     }
@@ -166,16 +167,16 @@ fn group_count(sb: &Superblock, block_size: u32) -> Result<u32> {
 }
 
 impl Superblock {
-    /// Decodes and validates the 1024 bytes at [`SUPERBLOCK_OFFSET`]. The checksum is not looked at
-    /// (see [`verify_checksum`](Self::verify_checksum)), nor are features refused: that is the
-    /// mounter's choice.
+    /// Decodes and validates the 1024 bytes at [`SUPERBLOCK_OFFSET`]. It neither verifies the
+    /// checksum (see [`verify_checksum`](Self::verify_checksum)) nor refuses features, which is
+    /// left to the mount.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let sb = Self::decode_unchecked(bytes)?;
         sb.geometry()?;
         Ok(sb)
     }
 
-    /// Validates and derives the volume's geometry.
+    /// Validates the superblock and computes the volume's geometry.
     pub fn geometry(&self) -> Result<Geometry> {
         Geometry::from_superblock(self)
     }
@@ -300,7 +301,7 @@ impl Geometry {
         start..(start + u64::from(self.blocks_per_group)).min(self.blocks_count)
     }
 
-    /// Clusters that a group really has: bits past that are padding in its block bitmap.
+    /// Number of clusters that a group has: further bits of its block bitmap are padding.
     #[must_use]
     pub fn group_clusters(&self, group: u32) -> u32 {
         let r = self.group_blocks(group);
@@ -342,7 +343,7 @@ impl Geometry {
     pub fn group_desc_blocks(&self, group: u32) -> u32 {
         match self.first_meta_bg {
             Some(first) if group / self.descs_per_block() >= first => {
-                // In a meta group its first, second and last group hold the one descriptor block.
+                // In a meta group the first, second and last group hold the one descriptor block.
                 let per = self.descs_per_block();
                 u32::from(group % per <= 1 || group % per == per - 1)
             }
@@ -363,8 +364,8 @@ impl Geometry {
         }
     }
 
-    /// Blocks of a group that hold the superblock copy, descriptors and reserved descriptor blocks;
-    /// they come first in the group.
+    /// Number of blocks of a group for the superblock copy, descriptors and reserved descriptor
+    /// blocks; they come first in the group.
     #[must_use]
     pub fn group_super_overhead(&self, group: u32) -> u32 {
         let sb = u32::from(self.has_super(group));

@@ -1,4 +1,4 @@
-//! The superblock as it lies on disk.
+//! The layout of the superblock on disk.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -8,7 +8,7 @@ use crate::bytes::assert_layout;
 /// Size of the superblock, bytes.
 pub const SUPERBLOCK_SIZE: usize = 1024;
 
-/// `struct ext4_super_block`, as it lies on disk. Fields carry the documentation's names without
+/// `struct ext4_super_block`, in its on-disk layout. Fields carry the documentation's names without
 /// `s_`.
 #[derive(Debug, Clone, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]

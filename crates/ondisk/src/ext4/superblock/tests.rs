@@ -26,7 +26,7 @@ fn volume() -> Superblock {
     sb
 }
 
-/// Every number a geometry can answer, for arbitrary arguments: none may panic.
+/// Calls every function of a geometry with arbitrary arguments: none may panic.
 fn ask_everything(geo: &Geometry, group: u32, block: u64, ino: u32, desc: &GroupDesc) {
     let _ = (
         geo.valid_blocks(),
@@ -104,8 +104,7 @@ proptest! {
         noise in vec(any::<u8>(), SUPERBLOCK_SIZE), keep in vec(0u8..8, 0xE0 / 2),
         group: u32, block: u64, ino: u32, desc in vec(any::<u8>(), 64),
     ) {
-        // Mostly plausible, so that it gets past the first check: one word of 16 bits in eight is
-        // noise.
+        // Mostly plausible, so that it passes the first checks: one 16-bit word in eight is random.
         let mut bytes = volume().as_bytes().to_vec();
         for (i, _) in keep.iter().enumerate().filter(|(_, k)| **k == 0) {
             let at = i * 2;
@@ -166,7 +165,7 @@ proptest! {
 }
 
 proptest! {
-    /// Whichever of the two sectors of a change reaches the device, the superblock is valid.
+    /// The superblock is valid whichever of the two changed sectors reaches the device.
     #[test]
     fn a_change_of_the_first_sector_leaves_the_second(
         bytes in vec(any::<u8>(), 512), mnt_count: u16, last_orphan: u32, time in any::<u64>()
@@ -183,7 +182,7 @@ proptest! {
         prop_assert!(after.verify_checksum());
         prop_assert_eq!(&after.as_bytes()[512..], &before.as_bytes()[512..]);
         prop_assert_eq!(after.last_orphan.get(), last_orphan);
-        // The same where both change, and of any two in a row of changes.
+        // The same if both sectors change, and for any two in a series of changes.
         let mut both = after.clone();
         both.last_error_errcode ^= 1;
         both.mnt_count.set(mnt_count ^ 1);

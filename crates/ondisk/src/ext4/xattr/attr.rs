@@ -1,4 +1,4 @@
-//! What an attribute is, and the room that it takes.
+//! Attributes, and the room that they take.
 
 use crate::error::{OnDiskError, corrupt};
 
@@ -21,7 +21,7 @@ pub const NAME_MAX: usize = 255;
 /// Largest value, bytes (`XATTR_SIZE_MAX`).
 pub const VALUE_MAX: usize = 65536;
 
-/// A value, or where it is.
+/// A value, or a reference to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Value<'a> {
     /// The value itself.
@@ -72,15 +72,15 @@ pub(super) fn entry_len(name_len: usize) -> usize {
     (ENTRY + name_len).next_multiple_of(ALIGN)
 }
 
-/// The longest value of which a block may hold one, beside a name of three bytes
-/// (`EXT4_XATTR_MIN_LARGE_EA_SIZE`): longer ones go to inodes of their own without trying.
+/// Maximum length of a value that fits in a block, beside a name of three bytes
+/// (`EXT4_XATTR_MIN_LARGE_EA_SIZE`): longer values go to inodes of their own without trying.
 #[must_use]
 pub fn large_value(block_size: usize) -> usize {
     block_room(block_size).saturating_sub(entry_len(3) + TERMINATOR)
 }
 
-/// Where values exist that have inodes of their own, entries keep the first this many bytes of a
-/// block for themselves (`EXT4_XATTR_BLOCK_RESERVE`).
+/// Bytes at the start of a block that are reserved for entries, on volumes where values may have
+/// inodes of their own (`EXT4_XATTR_BLOCK_RESERVE`).
 #[must_use]
 pub fn block_reserve(block_size: usize) -> usize {
     (block_size / 8).min(1024)
@@ -92,8 +92,8 @@ pub fn values_space(attrs: &[Attr<'_>]) -> usize {
     attrs.iter().map(Attr::value_space).sum()
 }
 
-/// Bytes that a set of attributes takes; it fits where [`inode_room`] or [`block_room`] is not
-/// below.
+/// Bytes that a set of attributes takes; it fits if [`inode_room`] or [`block_room`] is at least
+/// that.
 #[must_use]
 pub fn space(attrs: &[Attr<'_>]) -> usize {
     attrs.iter().map(Attr::space).sum::<usize>() + TERMINATOR

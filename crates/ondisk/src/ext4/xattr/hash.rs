@@ -6,10 +6,10 @@ use crate::error::{Result, corrupt};
 use crate::ext4::checksum::{crc32c_with_hole, ext4_crc32c};
 use crate::num::sign_extended;
 
-/// Where `h_checksum` lies.
+/// Offset of `h_checksum`.
 const CHECKSUM_AT: usize = 16;
 
-/// `e_hash` of an attribute in a block, as an entry of [`block_hash`].
+/// `e_hash` of an attribute in a block, for [`block_hash`].
 pub(super) fn hash_of(attr: &Attr<'_>) -> u32 {
     match attr.value {
         Value::Bytes(v) => entry_hash(attr.name, v),
@@ -17,8 +17,8 @@ pub(super) fn hash_of(attr: &Attr<'_>) -> u32 {
     }
 }
 
-/// `e_hash` of an attribute in a block. Bytes of the name count as unsigned, as in Linux since 6.2;
-/// before, they were whatever `char` was, so a stored hash of a name that is not ASCII may differ.
+/// `e_hash` of an attribute in a block. Bytes of the name count as unsigned, as in Linux since 6.2.
+/// Before, they had the machine's `char`, so a stored hash of a name that is not ASCII may differ.
 #[must_use]
 pub fn entry_hash(name: &[u8], value: &[u8]) -> u32 {
     let name = name
@@ -30,20 +30,21 @@ pub fn entry_hash(name: &[u8], value: &[u8]) -> u32 {
     })
 }
 
-/// Checksum of a value that has an inode of its own: what that inode keeps as
+/// The checksum of a value that has an inode of its own; that inode stores it as
 /// [`value_hash`](crate::ext4::inode::InodeView::value_hash).
 #[must_use]
 pub fn value_hash(value: &[u8], csum_seed: u32) -> u32 {
     ext4_crc32c(csum_seed, value)
 }
 
-/// `e_hash` of an attribute whose value has an inode of its own, in a block and in an inode alike.
+/// `e_hash` of an attribute whose value has an inode of its own; the same in a block and in an
+/// inode.
 #[must_use]
 pub fn value_entry_hash(name: &[u8], value_hash: u32) -> u32 {
     entry_hash(name, &value_hash.to_le_bytes())
 }
 
-/// Whether `e_hash` of such an attribute is right. Linux before 6.2 may have taken the bytes of the
+/// Whether `e_hash` of such an attribute is valid. Linux before 6.2 may have read the bytes of the
 /// name as signed.
 #[must_use]
 pub fn is_value_entry_hash(hash: u32, name: &[u8], value_hash: u32) -> bool {
@@ -61,8 +62,8 @@ pub(super) fn block_hash(entries: impl IntoIterator<Item = u32>) -> u32 {
         .unwrap_or(0)
 }
 
-/// Checksum of the attribute block at `block_nr`.
-/// `csum_seed` is the volume's, not an inode's: the block may belong to many.
+/// The checksum of the attribute block at `block_nr`. `csum_seed` is the volume's, not an inode's:
+/// the block may belong to many inodes.
 #[must_use]
 pub fn block_checksum(block: &[u8], csum_seed: u32, block_nr: u64) -> u32 {
     crc32c_with_hole(
@@ -73,7 +74,7 @@ pub fn block_checksum(block: &[u8], csum_seed: u32, block_nr: u64) -> u32 {
     )
 }
 
-/// Checks `h_checksum`.
+/// Verifies `h_checksum`.
 pub fn verify_block_checksum(block: &[u8], csum_seed: u32, block_nr: u64) -> Result<()> {
     let stored =
         le32(block, CHECKSUM_AT).ok_or_else(|| corrupt!(WHAT, "block of {} bytes", block.len()))?;
@@ -87,7 +88,7 @@ pub fn verify_block_checksum(block: &[u8], csum_seed: u32, block_nr: u64) -> Res
     Ok(())
 }
 
-/// Stores the right `h_checksum`.
+/// Stores `h_checksum`.
 pub fn update_block_checksum(block: &mut [u8], csum_seed: u32, block_nr: u64) -> Result<()> {
     let sum = block_checksum(block, csum_seed, block_nr);
     put(block, CHECKSUM_AT, &sum.to_le_bytes()).ok_or_else(no_room)

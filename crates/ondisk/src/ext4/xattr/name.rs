@@ -1,4 +1,4 @@
-//! Names of attributes: as programs know them, and as they are stored.
+//! Names of attributes: the form that programs use, and the stored form.
 
 /// `e_name_index`: the prefix that a stored name lacks.
 pub mod index {
@@ -31,9 +31,8 @@ const PREFIXES: [(u8, &[u8], bool); 7] = [
     (index::HURD, b"gnu.", false),
 ];
 
-/// Index and stored name of an attribute as programs name it. `None` for a prefix that ext4 does
-/// not have (other `system.` names are the file system's own) and for a prefix that nothing
-/// follows.
+/// Index and stored name for the name that programs use. `None` for a prefix that ext4 does not
+/// have (other `system.` names belong to the file system itself), and for a bare prefix.
 #[must_use]
 pub fn split_name(full: &[u8]) -> Option<(u8, &[u8])> {
     PREFIXES.iter().find_map(|&(index, prefix, whole)| {
@@ -42,7 +41,7 @@ pub fn split_name(full: &[u8]) -> Option<(u8, &[u8])> {
     })
 }
 
-/// The name programs see; `None` for attributes that they do not see.
+/// The name that programs see; `None` for attributes that they do not see.
 #[must_use]
 pub fn full_name(index: u8, name: &[u8]) -> Option<Vec<u8>> {
     let &(_, prefix, whole) = PREFIXES.iter().find(|(i, ..)| *i == index)?;

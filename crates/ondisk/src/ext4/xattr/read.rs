@@ -1,4 +1,4 @@
-//! Attributes are read in place, and checked.
+//! Reading attributes in place, with checks.
 
 use super::attr::{
     ALIGN, Attr, BLOCK_HEADER, ENTRY, INODE_HEADER, MAGIC, TERMINATOR, VALUE_MAX, Value, WHAT,
@@ -10,15 +10,15 @@ use crate::error::{Result, corrupt};
 /// A checked list of attributes.
 #[derive(Debug, Clone, Copy)]
 pub struct Attrs<'a> {
-    /// What value offsets count from.
+    /// The bytes that value offsets refer to.
     base: &'a [u8],
-    /// Where entries start in it.
+    /// Offset of the first entry in it.
     first: usize,
 }
 
 impl<'a> Attrs<'a> {
-    /// The attributes in an inode; `body` is all that follows its `i_extra_isize` bytes.
-    /// Without the magic number there are none.
+    /// The attributes in an inode; `body` is everything behind its `i_extra_isize` bytes. Without
+    /// the magic number there are none.
     pub fn in_inode(body: &'a [u8]) -> Result<Attrs<'a>> {
         match body.split_first_chunk::<INODE_HEADER>() {
             Some((magic, base)) if u32::from_le_bytes(*magic) == MAGIC => {
@@ -58,7 +58,8 @@ impl<'a> Attrs<'a> {
         Ok(self)
     }
 
-    /// Reads and checks the entry at `at`, and where the next one starts; `None` at the terminator.
+    /// Reads and checks the entry at `at`; also returns the offset of the next one. `None` at the
+    /// terminator.
     fn entry_at(&self, at: usize) -> Result<Option<(Attr<'a>, usize)>> {
         let past_end = || corrupt!(WHAT, "entry at {at} ends past {}", self.base.len());
         if le32(self.base, at).ok_or_else(past_end)? == 0 {
@@ -107,7 +108,8 @@ impl<'a> Attrs<'a> {
         let this = *self;
         let mut at = this.first;
         core::iter::from_fn(move || {
-            // Checked before: the only `Err` is the empty body of an inode without attributes.
+            // All were checked before: the only `Err` is the empty body of an inode without
+            // attributes.
             let (attr, next) = this.entry_at(at).ok()??;
             at = next;
             Some(attr)
@@ -124,9 +126,9 @@ impl<'a> Attrs<'a> {
 /// Header of an attribute block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockHeader {
-    /// `h_refcount`: inodes that share the block.
+    /// `h_refcount`: number of inodes that share the block.
     pub refcount: u32,
-    /// `h_hash`: hash of all attributes, to find blocks that could be shared; 0 if it has none.
+    /// `h_hash`: hash of all attributes, for finding blocks to share; 0 if it has none.
     pub hash: u32,
 }
 

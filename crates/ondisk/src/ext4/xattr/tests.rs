@@ -223,7 +223,7 @@ proptest! {
             if let Ok(attrs) = Attrs::in_block(&block) {
                 let list: Vec<_> = attrs.iter().collect();
                 prop_assert!(list.len() <= 1024 / ENTRY);
-                // What was read can be written back unless two names became one.
+                // The list can be written back, unless two names have become one.
                 let mut again = vec![0; 65536];
                 if let Ok(written) = write_block(&mut again, &list, 1) {
                     prop_assert!(written);

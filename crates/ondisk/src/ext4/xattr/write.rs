@@ -1,4 +1,4 @@
-//! A whole set of attributes is laid out anew.
+//! Writing attributes: a change lays out the whole set anew.
 
 use super::attr::{
     ALIGN, Attr, BLOCK_HEADER, ENTRY, INODE_HEADER, MAGIC, NAME_MAX, VALUE_MAX, Value, WHAT,
@@ -9,10 +9,10 @@ use super::read::BlockHeader;
 use crate::bytes::put;
 use crate::error::{Result, corrupt};
 
-/// Most inodes that may share a block (`EXT4_XATTR_REFCOUNT_MAX`).
+/// Maximum number of inodes that may share a block (`EXT4_XATTR_REFCOUNT_MAX`).
 pub const REFCOUNT_MAX: u32 = 1024;
 
-/// Changes `h_refcount` of an attribute block; the checksum is to be updated.
+/// Changes `h_refcount` of an attribute block; the caller updates the checksum.
 pub fn set_refcount(block: &mut [u8], refcount: u32) -> Result<()> {
     BlockHeader::read(block)?;
     if !(1..=REFCOUNT_MAX).contains(&refcount) {
@@ -22,8 +22,8 @@ pub fn set_refcount(block: &mut [u8], refcount: u32) -> Result<()> {
 }
 
 /// Lays out `attrs` in an inode's `body` (see [`Attrs::in_inode`](super::Attrs::in_inode)); the
-/// rest is zeroed. `false`, and nothing changed, if they do not fit. An empty set removes the magic
-/// number, too.
+/// rest is zeroed. Returns `false`, without a change, if they do not fit. An empty set removes the
+/// magic number, too.
 pub fn write_in_inode(body: &mut [u8], attrs: &[Attr<'_>]) -> Result<bool> {
     let sorted = sorted(attrs)?;
     if attrs.is_empty() {
@@ -35,7 +35,7 @@ pub fn write_in_inode(body: &mut [u8], attrs: &[Attr<'_>]) -> Result<bool> {
     }
     body.fill(0);
     put(body, 0, &MAGIC.to_le_bytes()).ok_or_else(no_room)?;
-    // The kernel leaves e_hash 0 in the inode: it serves to find shared blocks.
+    // The kernel stores e_hash 0 in the inode, as the hash serves to find shared blocks.
     lay_out(
         body.get_mut(INODE_HEADER..).ok_or_else(no_room)?,
         0,
@@ -45,8 +45,8 @@ pub fn write_in_inode(body: &mut [u8], attrs: &[Attr<'_>]) -> Result<bool> {
     Ok(true)
 }
 
-/// Makes `block` an attribute block that holds `attrs` and is referred to by `refcount` inodes.
-/// `false`, and nothing changed, if they do not fit. The checksum is to be updated.
+/// Makes `block` an attribute block that holds `attrs` and is shared by `refcount` inodes. Returns
+/// `false`, without a change, if they do not fit. The caller updates the checksum.
 pub fn write_block(block: &mut [u8], attrs: &[Attr<'_>], refcount: u32) -> Result<bool> {
     let sorted = sorted(attrs)?;
     if space(attrs) > block_room(block.len()) {
@@ -66,7 +66,7 @@ pub fn write_block(block: &mut [u8], attrs: &[Attr<'_>], refcount: u32) -> Resul
     Ok(true)
 }
 
-/// Writes entries upwards from `first` and values downwards from the end; the caller made sure of
+/// Writes entries upwards from `first` and values downwards from the end; the caller has checked
 /// the room.
 fn lay_out(
     base: &mut [u8],
@@ -103,7 +103,7 @@ fn lay_out(
     Ok(())
 }
 
-/// The attributes in the order of a block; refuses what must not be written.
+/// The attributes in the order of a block; refuses sets that must not be written.
 fn sorted<'a>(attrs: &[Attr<'a>]) -> Result<Vec<Attr<'a>>> {
     let mut sorted = attrs.to_vec();
     sorted.sort_unstable_by(|a, b| a.sort_key().cmp(&b.sort_key()));
@@ -120,7 +120,7 @@ fn sorted<'a>(attrs: &[Attr<'a>]) -> Result<Vec<Attr<'a>>> {
     }
     for a in &sorted {
         let too_large = matches!(a.value, Value::Bytes(v) if v.len() > VALUE_MAX);
-        // Index 0 with an empty name could read as the terminator.
+        // Index 0 with an empty name would read as the terminator.
         let nameless = a.index == 0 && a.name.is_empty();
         if nameless || a.name.len() > NAME_MAX || a.name.contains(&0) || too_large {
             return Err(corrupt!(

@@ -1,4 +1,4 @@
-//! Changes of what inodes say.
+//! Random changes of attributes.
 
 use super::{Mutator, Op};
 use crate::tree::Time;
@@ -35,7 +35,7 @@ impl Mutator {
     }
 
     pub(super) fn set_times(&mut self) -> Option<Op> {
-        // Within what an inode without the extra time bits holds too.
+        // The seconds also fit in an inode without the extra time bits.
         let sec = self.rng.i64(-(1 << 31)..1 << 31);
         let path = self.any()?;
         let mtime = Time(sec, self.rng.i64(0..1_000_000_000));

@@ -1,8 +1,8 @@
-//! Changes of what files hold.
+//! Random changes of content.
 
 use super::{Mutator, Op};
 
-/// Files stay below this size in bytes.
+/// Largest size of a file in bytes.
 const FILE_MAX: u64 = 400_000;
 
 impl Mutator {

@@ -1,4 +1,4 @@
-//! New names, and names that others get or lose.
+//! Random changes of names.
 
 use super::{Mutator, Op};
 
@@ -27,7 +27,7 @@ impl Mutator {
         Some(Op::Link { from, to })
     }
 
-    /// A file, or a directory that is empty.
+    /// Removes a file or an empty directory.
     pub(super) fn remove(&mut self) -> Option<Op> {
         let path = self.any()?;
         if !self.model.is_directory(&path) {

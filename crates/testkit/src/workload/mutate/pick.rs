@@ -1,4 +1,4 @@
-//! Paths that are drawn.
+//! Random choices of paths.
 
 use super::Mutator;
 
@@ -21,7 +21,7 @@ impl Mutator {
         paths.get(index).map(|p| (*p).to_owned())
     }
 
-    /// A path that does not exist, in a directory that does.
+    /// A path that does not exist, in an existing directory.
     pub(super) fn fresh(&mut self) -> Option<String> {
         let dir = self.directory()?;
         self.serial += 1;

@@ -1,4 +1,4 @@
-//! MariaDB.
+//! MariaDB: its programs, its server and its clients.
 
 use std::io::Read;
 use std::os::unix::net::UnixStream;
@@ -13,13 +13,16 @@ use super::{Programs, Server, path};
 use crate::compare::program::checked;
 
 const PROGRAMS: [&str; 4] = ["mariadb-install-db", "mariadbd", "mariadb", "sysbench"];
-/// Where servers are, which a user's PATH may leave out.
+/// A directory of servers, which a user's PATH may lack.
 const SYSTEM: &str = "/usr/sbin";
-/// Users that the server can run as.
+/// Users as which the server can run.
 const USERS: [&str; 2] = ["mysql", "nobody"];
 const SOCKET: &str = "socket";
 
-/// Finds the programs; else says what is missing.
+/// Finds the programs.
+///
+/// # Errors
+/// A sentence that says what is missing.
 pub(in super::super) fn find() -> std::result::Result<Programs, String> {
     let mut dirs = path();
     dirs.push(SYSTEM.into());
@@ -54,7 +57,7 @@ pub(in super::super) fn init(
     })
 }
 
-/// Starts a server and waits until it takes connections.
+/// Starts a server and waits until it accepts connections.
 pub(in super::super) fn start<'p>(
     programs: &'p Programs,
     data: &Path,
@@ -74,7 +77,7 @@ pub(in super::super) fn start<'p>(
     Server::start(programs, [Signal::TERM, Signal::ABORT], command, is_ready)
 }
 
-/// A client that runs these statements one after the other and prints what they give, without
+/// A client that runs these statements one after the other and prints their results, without
 /// headings.
 pub(in super::super) fn client(server: &Server<'_>, statements: &str) -> Command {
     let mut command = server.programs.command("mariadb");
@@ -85,7 +88,7 @@ pub(in super::super) fn client(server: &Server<'_>, statements: &str) -> Command
     command
 }
 
-/// sysbench, to work on this database.
+/// sysbench on this database.
 pub(in super::super) fn sysbench(server: &Server<'_>, script: &str, database: &str) -> Command {
     let mut command = server.programs.command("sysbench");
     command
@@ -105,7 +108,7 @@ fn options(settings: &[(&str, String)]) -> impl Iterator<Item = String> {
         .map(|(name, value)| format!("--{name}={value}"))
 }
 
-/// Who is let in is greeted first.
+/// Connects and waits for the server's greeting.
 fn greets(socket: &Path) -> std::io::Result<()> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;

@@ -1,4 +1,4 @@
-//! Database servers of our own, for the time of a workload.
+//! Database servers that are started for the time of a workload.
 
 pub(super) mod mariadb;
 pub(super) mod postgres;
@@ -14,13 +14,13 @@ use anyhow::{Context, Result};
 
 pub(super) use server::Server;
 
-/// The programs of a database system, and who runs them.
+/// The programs of a database system, and the user that runs them.
 pub(super) struct Programs {
-    /// Of the system.
+    /// The name of the system.
     name: &'static str,
-    /// Where they are.
+    /// The directories of the programs.
     dirs: Vec<PathBuf>,
-    /// If we are root.
+    /// The user, if this process is root.
     user: Option<User>,
 }
 
@@ -37,8 +37,8 @@ fn path() -> Vec<PathBuf> {
 }
 
 impl Programs {
-    /// Those in `dirs`, run by the first of `users` that exists if we are root, whom the server
-    /// refuses.
+    /// The programs in `dirs`. The server refuses root, so root runs them as the first of `users`
+    /// that exists.
     fn of(
         name: &'static str,
         dirs: Vec<PathBuf>,
@@ -60,7 +60,7 @@ impl Programs {
         Ok(Self { name, dirs, user })
     }
 
-    /// Why the server's user cannot get at this directory, if it cannot.
+    /// The reason why the server's user has no access to this directory, if so.
     pub(super) fn cannot_reach(&self, dir: &Path) -> Option<String> {
         let user = self.user.as_ref()?;
         let closed = dir.ancestors().find(|a| user.is_kept_out_of(a))?;
@@ -73,7 +73,7 @@ impl Programs {
         ))
     }
 
-    /// Gives what we made to the server's user.
+    /// Gives a file to the server's user.
     fn give(&self, path: &Path) -> Result<()> {
         if let Some(user) = &self.user {
             std::os::unix::fs::chown(path, Some(user.uid), Some(user.gid))
@@ -82,7 +82,7 @@ impl Programs {
         Ok(())
     }
 
-    /// One of the programs, as the server's user, with nothing of our environment.
+    /// A command for one of the programs, as the server's user, with a clean environment.
     fn command(&self, program: &str) -> Command {
         let mut places = self.dirs.iter().map(|dir| dir.join(program));
         let found = places.find(|p| p.is_file());
@@ -99,7 +99,7 @@ impl Programs {
         command
     }
 
-    /// Makes a directory for data, and lets `init` fill it.
+    /// Makes a data directory, and lets `init` fill it.
     fn fill(&self, data: &Path, init: impl FnOnce() -> Result<()>) -> Result<()> {
         fs::create_dir(data)?;
         self.give(data)?;

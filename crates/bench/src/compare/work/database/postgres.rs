@@ -1,4 +1,4 @@
-//! PostgreSQL.
+//! PostgreSQL: its programs, its server and its clients.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,14 +10,17 @@ use rustix::process::Signal;
 use super::{Programs, Server, path};
 use crate::compare::program::checked;
 
-/// All have to be in the same directory: Debian's wrappers in /usr/bin are not enough.
+/// The programs; all must be in the same directory: Debian's wrappers in /usr/bin are not enough.
 const PROGRAMS: [&str; 4] = ["initdb", "postgres", "pgbench", "psql"];
-/// Debian's, by version.
+/// Debian's directory of versions.
 const VERSIONS: &str = "/usr/lib/postgresql";
-/// Users that the server can run as.
+/// Users as which the server can run.
 const USERS: [&str; 2] = ["postgres", "nobody"];
 
-/// Finds the programs; else says what is missing.
+/// Finds the programs.
+///
+/// # Errors
+/// A sentence that says what is missing.
 pub(in super::super) fn find() -> std::result::Result<Programs, String> {
     let dirs = path().into_iter().chain(versions(Path::new(VERSIONS)));
     let dir = complete(dirs).ok_or_else(|| {
@@ -29,7 +32,7 @@ pub(in super::super) fn find() -> std::result::Result<Programs, String> {
     Programs::of("PostgreSQL", vec![dir], &USERS)
 }
 
-/// Makes the data directory; nothing is synced.
+/// Makes the data directory, without syncs.
 pub(in super::super) fn init(programs: &Programs, data: &Path) -> Result<()> {
     programs.fill(data, || {
         let mut initdb = programs.command("initdb");
@@ -41,7 +44,7 @@ pub(in super::super) fn init(programs: &Programs, data: &Path) -> Result<()> {
     })
 }
 
-/// Starts a server and waits until it takes connections.
+/// Starts a server and waits until it accepts connections.
 pub(in super::super) fn start<'p>(
     programs: &'p Programs,
     data: &Path,
@@ -64,11 +67,11 @@ pub(in super::super) fn start<'p>(
         let pid_file = fs::read_to_string(data.join("postmaster.pid")).unwrap_or_default();
         pid_file.lines().nth(7).is_some_and(|l| l.trim() == "ready")
     };
-    // Its fast shutdown and its immediate one, by which its other processes are ended.
+    // The fast shutdown, and the immediate one, which also ends the server's other processes.
     Server::start(programs, [Signal::INT, Signal::QUIT], command, is_ready)
 }
 
-/// A client program, to connect with this server.
+/// A client program that connects to this server.
 pub(in super::super) fn client(server: &Server<'_>, program: &str) -> Command {
     let mut command = server.programs.command(program);
     command
@@ -78,7 +81,7 @@ pub(in super::super) fn client(server: &Server<'_>, program: &str) -> Command {
     command
 }
 
-/// The directories of programs of all versions, the newest first.
+/// The program directories of all versions, newest first.
 fn versions(dir: &Path) -> Vec<PathBuf> {
     let mut found: Vec<(u32, PathBuf)> = fs::read_dir(dir)
         .into_iter()
@@ -90,7 +93,7 @@ fn versions(dir: &Path) -> Vec<PathBuf> {
     found.into_iter().map(|(_, path)| path).collect()
 }
 
-/// The first of the directories that has all programs.
+/// The first directory that has all programs.
 fn complete(dirs: impl Iterator<Item = PathBuf>) -> Option<PathBuf> {
     let has_all = |dir: &PathBuf| PROGRAMS.iter().all(|p| dir.join(p).is_file());
     dirs.into_iter().find(has_all)

@@ -1,4 +1,4 @@
-//! A server at work.
+//! A running database server.
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
@@ -12,23 +12,23 @@ use tempfile::TempDir;
 
 use super::Programs;
 
-/// Until a server is ready, or has ended: devices may be slow.
+/// Longest wait for a server to be ready, or to end: devices may be slow.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Stopped when dropped.
+/// A server; stopped when dropped.
 pub(in super::super) struct Server<'p> {
     pub(super) programs: &'p Programs,
-    /// Has the socket, the server's messages, and scripts.
+    /// The directory of the socket, the server's messages, and scripts.
     dir: TempDir,
     child: Child,
-    /// What ends it: with all on the device; at once.
+    /// The signals for a shutdown with everything on the device, and for an immediate one.
     signals: [Signal; 2],
     ended: bool,
 }
 
 impl<'p> Server<'p> {
-    /// Starts what `command` makes, for a socket in the directory that it is given, and waits until
-    /// it `is_ready`.
+    /// Starts the command that `command` makes for a socket in the given directory, and waits until
+    /// `is_ready`.
     pub(super) fn start(
         programs: &'p Programs,
         signals: [Signal; 2],
@@ -37,7 +37,7 @@ impl<'p> Server<'p> {
     ) -> Result<Self> {
         let dir = tempfile::Builder::new()
             .prefix("stetfs-bench-")
-            // Whoever connects is the superuser.
+            // Every connection is the superuser's.
             .permissions(fs::Permissions::from_mode(0o700))
             .tempdir()?;
         programs.give(dir.path())?;
@@ -58,12 +58,12 @@ impl<'p> Server<'p> {
         Ok(server)
     }
 
-    /// Where its socket is.
+    /// The directory of its socket.
     pub(super) fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// Puts a file where the server's user can read it.
+    /// Writes a file that the server's user can read.
     pub(in super::super) fn place(&self, name: &str, text: &str) -> Result<PathBuf> {
         let path = self.dir.path().join(name);
         fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
@@ -71,7 +71,7 @@ impl<'p> Server<'p> {
         Ok(path)
     }
 
-    /// What the server said last.
+    /// The last messages of the server.
     fn messages(&self) -> String {
         let text = fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
@@ -97,7 +97,7 @@ impl<'p> Server<'p> {
         Ok(())
     }
 
-    /// Asks it to end, ever less kindly.
+    /// Shuts it down, with ever stronger signals.
     fn shut_down(&mut self) -> Result<()> {
         if std::mem::replace(&mut self.ended, true) {
             return Ok(());
@@ -118,7 +118,7 @@ impl<'p> Server<'p> {
         bail!("{} does not end", self.programs.name)
     }
 
-    /// Stops it: what it had in memory is written, as for a clean end.
+    /// Stops it cleanly: data in its memory is written.
     pub(in super::super) fn stop(mut self) -> Result<()> {
         self.shut_down()
     }
@@ -126,7 +126,7 @@ impl<'p> Server<'p> {
 
 impl Drop for Server<'_> {
     fn drop(&mut self) {
-        // Only after a failure, which is what is told.
+        // Reached only after a failure, which is reported instead.
         let _ = self.shut_down();
     }
 }
@@ -137,7 +137,7 @@ mod tests {
     use super::super::postgres;
     use super::*;
 
-    /// A data directory that the server's user can reach.
+    /// Runs a test with a data directory that the server's user can reach.
     fn with_data(test: impl FnOnce(&Programs, &Path)) {
         let dir = tempfile::tempdir().unwrap();
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();

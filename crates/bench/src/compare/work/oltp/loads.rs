@@ -1,18 +1,20 @@
-//! What clients do to PostgreSQL.
+//! The transaction loads of PostgreSQL.
 
 /// A mix of transactions.
 pub(crate) struct Load {
-    /// For the report.
+    /// The title in the report.
     pub(crate) title: &'static str,
-    /// What makes the tables, for psql with the variable `scale`; pgbench makes its own.
+    /// The script that makes the tables, for psql with the variable `scale`; `None`: pgbench makes
+    /// its own.
     pub(crate) tables: Option<&'static str>,
-    /// For pgbench with the variable `scale`, with weights; none: its own.
+    /// Scripts for pgbench with the variable `scale`, with weights; if empty, its own.
     pub(crate) scripts: &'static [Script],
-    /// How many rows say that transactions of the first script, or of pgbench's own, were done.
+    /// A query for the number of transactions of the first script, or of pgbench's own, that were
+    /// done.
     pub(crate) done: &'static str,
 }
 
-/// A transaction.
+/// A transaction script.
 pub(crate) struct Script {
     pub(crate) weight: u32,
     pub(crate) text: &'static str,
@@ -22,7 +24,7 @@ const fn script(weight: u32, text: &'static str) -> Script {
     Script { weight, text }
 }
 
-/// pgbench's own: each changes a row of three tables and adds one to a fourth.
+/// pgbench's own: each transaction changes a row in three tables and adds one to a fourth.
 pub(crate) const TPCB: Load = Load {
     title: "PostgreSQL",
     tables: None,
@@ -30,7 +32,7 @@ pub(crate) const TPCB: Load = Load {
     done: "SELECT count(*) FROM pgbench_history",
 };
 
-/// YCSB's workload A: half reads, half updates, few records wanted often.
+/// YCSB's workload A: half reads, half updates, with a skewed choice of records.
 pub(crate) const YCSB_A: Load = Load {
     title: "PostgreSQL, YCSB A",
     tables: Some(include_str!("ycsb.sql")),
@@ -49,7 +51,7 @@ pub(crate) const YCSB_A: Load = Load {
     done: "SELECT sum(updates) FROM usertable",
 };
 
-/// TPC-C's five transactions in its mix (clause 5.2.3), without its waiting times.
+/// TPC-C's five transactions in its mix (clause 5.2.3), without think times.
 pub(crate) const TPCC: Load = Load {
     title: "PostgreSQL, TPC-C mix",
     tables: Some(include_str!("tpcc.sql")),

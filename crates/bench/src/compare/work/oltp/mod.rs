@@ -1,4 +1,4 @@
-//! Transactions on database servers; each is durable when it returns.
+//! Transaction workloads on database servers; each transaction is durable when it returns.
 
 mod loads;
 pub(super) mod pgbench;
@@ -10,7 +10,7 @@ use crate::compare::{Oltp, Target};
 pub(super) use loads::{TPCB, TPCC, YCSB_A};
 pub(super) use sysbench::{LINKBENCH, READ_WRITE};
 
-/// On which targets `setting`, a server's protection of its pages, is on.
+/// The targets on which `setting`, a server's protection of its pages, is on.
 fn protection(setting: &str, targets: &[Target]) -> String {
     let names = |wanted: fn(&Target) -> bool| -> String {
         let same = targets.iter().filter(|t| wanted(t)).map(Target::name);
@@ -30,7 +30,7 @@ fn protection(setting: &str, targets: &[Target]) -> String {
     }
 }
 
-/// What a run gives.
+/// The results of a run.
 fn done(title: &str, size: Oltp, per_second: f64, below: Below) -> Outcome {
     vec![Measured {
         title: format!("{title}, {} clients", size.clients),

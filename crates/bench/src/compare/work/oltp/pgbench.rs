@@ -12,34 +12,34 @@ use super::{done, protection};
 use crate::compare::program::{checked, output};
 use crate::compare::{Oltp, Sizes, Target};
 
-/// The server's memory for pages: less than the tables, so that pages are written all the time.
+/// The server's page cache: smaller than the tables, so that pages are written all the time.
 const BUFFERS: &str = "16MB";
-/// Bytes of write-ahead log between checkpoints: several in a round, as over hours with the
-/// default.
+/// Bytes of write-ahead log between checkpoints: several checkpoints in a round, as in hours with
+/// the default.
 const LOG: &str = "128MB";
 
-/// How it syncs its log: a write and its sync are one call, and one request where that is a round
-/// trip to another process. The kernel's file systems are no slower with it than with the default,
-/// `fdatasync`.
+/// The sync method of its log: a write and its sync are one call, and one request if each request
+/// is a round trip to another process. The kernel's file systems are not slower with it than with
+/// the default, `fdatasync`.
 const SYNC: &str = "open_datasync";
 
-/// How the targets' servers are set.
+/// The settings of the targets' servers.
 pub(in super::super) fn note(targets: &[Target]) -> String {
     let protection = protection("full_page_writes", targets);
     format!("PostgreSQL: wal_sync_method is {SYNC}; {protection}")
 }
 
-/// What pgbench says of a run.
+/// The results that pgbench prints.
 struct Run {
     transactions: u32,
-    /// Of them those of the first script, if there are several.
+    /// Transactions of the first script, if there are several.
     first: Option<u32>,
     per_second: f64,
 }
 
 impl Run {
     fn read(printed: &str) -> Option<Self> {
-        // "number of transactions actually processed: 812", with "/1000" if a number was asked for.
+        // "number of transactions actually processed: 812", with "/1000" if a number was requested.
         let after = |what: &str| {
             printed
                 .lines()
@@ -63,7 +63,7 @@ impl Run {
     }
 }
 
-/// Makes the tables of a load, on the device when this returns.
+/// Makes the tables of a load; they are on the device when this returns.
 fn fill(server: &Server<'_>, load: &Load, scale: &str) -> Result<()> {
     match load.tables {
         None => checked(postgres::client(server, "pgbench").args(["-i", "-q", "-s", scale]))?,
@@ -84,8 +84,8 @@ fn ask(server: &Server<'_>, query: &str) -> Result<String> {
 }
 
 fn bench(server: &Server<'_>, load: &Load, size: Oltp, scale: &str) -> Result<Run> {
-    // It counts what each of several scripts did without a lock between its threads, so some would
-    // be missing.
+    // pgbench counts transactions of several scripts without a lock between its threads, so some
+    // would be missing.
     let threads = match load.scripts.len() {
         0 | 1 => std::thread::available_parallelism().map_or(1, usize::from),
         _ => 1,
@@ -129,7 +129,7 @@ pub(in super::super) fn run(
         ("wal_sync_method", SYNC.to_owned()),
         ("synchronous_commit", on(true)),
         ("full_page_writes", on(target.protects())),
-        // Rounds are to be alike.
+        // Rounds must be alike.
         ("autovacuum", on(false)),
     ];
     let server = postgres::start(programs, &data, &settings)?;

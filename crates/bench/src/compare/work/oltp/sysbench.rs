@@ -12,23 +12,23 @@ use crate::compare::program::output;
 use crate::compare::{Oltp, Sizes, Target};
 
 const DATABASE: &str = "bench";
-/// The server's memory for pages: less than the tables, so that pages are written all the time.
+/// The server's page cache: smaller than the tables, so that pages are written all the time.
 const BUFFERS: &str = "32M";
-/// Bytes of redo log: several times around in a round, as over hours with the default.
+/// Bytes of redo log: it wraps several times in a round, as in hours with the default.
 const LOG: &str = "32M";
-/// How it writes its pages. The kernel's file systems are faster with their cache below the server
-/// than with the default, `O_DIRECT`.
+/// The method of writing pages. The kernel's file systems are faster with their cache below the
+/// server than with the default, `O_DIRECT`.
 const FLUSH: &str = "fsync";
 
-/// What sysbench does.
+/// A load of sysbench.
 pub(in super::super) struct Load {
-    /// For the report.
+    /// The title in the report.
     title: &'static str,
     script: Script,
     /// Its tables, with their database.
     tables: &'static [&'static str],
-    /// Rows of a table, of nodes with LinkBench, by the scale: 10 makes tables of about 50 MB in
-    /// all, with their indexes.
+    /// Rows per table (nodes for LinkBench) and unit of scale: scale 10 makes tables of about 50 MB
+    /// in all, with their indexes.
     rows: u32,
     /// Fails unless the tables are as they must be after so many transactions, with that many
     /// commits.
@@ -36,14 +36,14 @@ pub(in super::super) struct Load {
 }
 
 enum Script {
-    /// One of sysbench's, by its name.
+    /// A script of sysbench, by its name.
     Own(&'static str),
-    /// The text of one.
+    /// The text of a script.
     Lua(&'static str),
 }
 
-/// Its best-known load: ten reads by key, four of ranges, two updates, a deletion and an insertion
-/// a transaction.
+/// sysbench's best-known load: ten reads by key, four of ranges, two updates, a deletion and an
+/// insertion per transaction.
 pub(in super::super) const READ_WRITE: Load = Load {
     title: "MariaDB, sysbench",
     script: Script::Own("oltp_read_write"),
@@ -60,7 +60,7 @@ pub(in super::super) const READ_WRITE: Load = Load {
             (told..=told + u64::from(size.clients)).contains(&known),
             "sysbench ran {told} transactions, and the server knows of {known}"
         );
-        // Each transaction deletes a row and puts one in its place.
+        // Each transaction replaces the row that it deletes.
         let each = READ_WRITE.tables.iter();
         let each: Vec<String> = each.map(|t| format!("SELECT id FROM {t}")).collect();
         let all = each.join(" UNION ALL ");
@@ -71,7 +71,7 @@ pub(in super::super) const READ_WRITE: Load = Load {
     },
 };
 
-/// One like LinkBench's: seven of ten operations read.
+/// A load like LinkBench's: seven of ten operations are reads.
 pub(in super::super) const LINKBENCH: Load = Load {
     title: "MariaDB, LinkBench mix",
     script: Script::Lua(include_str!("linkbench.lua")),
@@ -82,7 +82,7 @@ pub(in super::super) const LINKBENCH: Load = Load {
             (1..=told).contains(&known),
             "of {told} operations {known} were transactions"
         );
-        // Whoever changes a link changes its count with it.
+        // A change of a link changes its count in the same transaction.
         let wrong = count(
             server,
             "SELECT COUNT(*) FROM bench.counttable c LEFT JOIN (SELECT id1, COUNT(*) n FROM bench.linktable \
@@ -96,13 +96,13 @@ pub(in super::super) const LINKBENCH: Load = Load {
     },
 };
 
-/// How the targets' servers are set.
+/// The settings of the targets' servers.
 pub(in super::super) fn note(targets: &[Target]) -> String {
     let protection = protection("innodb_doublewrite", targets);
     format!("MariaDB: innodb_flush_method is {FLUSH}; {protection}")
 }
 
-/// What sysbench says of a run.
+/// The results that sysbench prints.
 struct Run {
     transactions: u32,
     per_second: f64,
@@ -137,7 +137,7 @@ fn commits(server: &Server<'_>) -> Result<u64> {
     count(server, "SHOW GLOBAL STATUS LIKE 'Com_commit'")
 }
 
-/// sysbench at its load, with tables of this size.
+/// Runs sysbench with its load, on tables of this size.
 fn sysbench(server: &Server<'_>, load: &Load, size: Oltp, extra: &[String]) -> Result<String> {
     let script = match load.script {
         Script::Own(name) => name.to_owned(),
@@ -151,7 +151,7 @@ fn sysbench(server: &Server<'_>, load: &Load, size: Oltp, extra: &[String]) -> R
     output(&mut command)
 }
 
-/// Makes the tables, on the device when this returns.
+/// Makes the tables; they are on the device when this returns.
 fn fill(server: &Server<'_>, load: &Load, size: Oltp) -> Result<()> {
     ask(server, &format!("CREATE DATABASE {DATABASE}"))?;
     sysbench(server, load, size, &["prepare".to_owned()])?;

@@ -1,8 +1,8 @@
-//! As AndroBench (Kim and Kim, "AndroBench", 2012): rows of a table of 17 columns are inserted,
-//! then updated, then deleted, each in a transaction of its own.
+//! A load like AndroBench's (Kim and Kim, "AndroBench", 2012): rows of a table of 17 columns are
+//! inserted, then updated, then deleted, each in a transaction of its own.
 //!
-//! 11 of the columns are integers and 6 short texts, as later papers describe the table. Its
-//! program was not at hand.
+//! 11 of the columns are integers and 6 are short texts, as later papers describe the table. The
+//! program itself was not available.
 
 use std::ops::RangeInclusive;
 
@@ -16,11 +16,11 @@ pub(in super::super) const ANDROBENCH: Load = Load {
     transaction,
 };
 
-/// Rows that are there before, so that the table has some depth.
+/// Number of rows before the start, so that the table has some depth.
 const ROWS: u32 = 1000;
 const INTEGERS: usize = 11;
 const TEXTS: usize = 6;
-/// Bytes of a text.
+/// Length of a text, bytes.
 const TEXT: RangeInclusive<usize> = 24..=24;
 
 fn fill(db: &Connection, rng: &mut fastrand::Rng) -> rusqlite::Result<()> {
@@ -33,7 +33,8 @@ fn fill(db: &Connection, rng: &mut fastrand::Rng) -> rusqlite::Result<()> {
     (0..ROWS).try_for_each(|id| insert(db, rng, id))
 }
 
-/// A third of the transactions for each phase; the rows that come are those that go.
+/// A third of the transactions for each phase; the rows that are deleted are those that were
+/// inserted.
 fn transaction(db: &Connection, rng: &mut fastrand::Rng, n: u32, of: u32) -> rusqlite::Result<()> {
     let each = of.div_ceil(3);
     let id = ROWS + n % each;

@@ -1,9 +1,9 @@
-//! Like Facebook: a feed's pictures are noted, and marked when they are there.
+//! A load like Facebook's: a feed's pictures are recorded, and marked when they have arrived.
 //!
 //! The mix is that of Facebook's news feed in the public traces of DICL
-//! (github.com/DICL/mobile-traces, commit 94e1b0e): of 1,929 statements that write 950 insert or
+//! (github.com/DICL/mobile-traces, commit 94e1b0e): of 1,929 statements that write, 950 insert or
 //! replace a record of about 430 bytes, 970 update a state, 8 delete; each is a transaction of its
-//! own. Nothing of these traces is here but such numbers, and the shape of the tables.
+//! own. Only these numbers and the shape of the tables are taken from the traces.
 
 use std::ops::RangeInclusive;
 
@@ -19,9 +19,9 @@ pub(in super::super) const FACEBOOK: Load = Load {
 
 const STORIES: i64 = 30;
 const PICTURES: i64 = 500;
-/// Bytes of the address of a picture.
+/// Length of the address of a picture, bytes.
 const ADDRESS: RangeInclusive<usize> = 250..=330;
-/// Bytes of what a story holds.
+/// Length of the content of a story, bytes.
 const STORY: RangeInclusive<usize> = 1200..=1200;
 
 #[derive(Clone, Copy)]
@@ -32,7 +32,7 @@ enum Kind {
     Forget,
 }
 
-/// Of a thousand transactions.
+/// The kinds of transactions, per thousand.
 const KINDS: [(Kind, u32); 4] = [
     (Kind::Note, 492),
     (Kind::Mark, 472),
@@ -81,7 +81,7 @@ fn transaction(
             let address = "SELECT address FROM media WHERE rowid >= ?1 ORDER BY rowid LIMIT 1";
             let at = rng.i64(1..=some);
             let address: String = db.query_row(address, [at], |row| row.get(0))?;
-            // As in the trace, by what no index is of.
+            // As in the trace, by a column without an index.
             let mark = "UPDATE media SET state = state + 1 WHERE type = 'PHOTO' AND address = ?1";
             db.execute(mark, [address]).map(drop)
         }
@@ -101,7 +101,7 @@ fn story(n: i64) -> String {
     format!("story {n:019}")
 }
 
-/// Notes a picture of the `n`th story, or one that is known already.
+/// Records a picture of the `n`th story, or one that is already there.
 fn note(db: &Connection, rng: &mut fastrand::Rng, n: i64) -> rusqlite::Result<()> {
     let insert = "INSERT OR REPLACE INTO media VALUES(?1, 'PHOTO', 0, ?2)";
     let address = letters(rng, ADDRESS);

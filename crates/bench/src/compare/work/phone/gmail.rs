@@ -1,12 +1,13 @@
-//! Like Gmail: mails, their labels and what is known of them, several statements a transaction.
+//! A load like Gmail's: mails, their labels and their properties, several statements per
+//! transaction.
 //!
-//! No statements of Gmail's are public. The number of statements of a transaction is that of
-//! Google's services on phones, which Gmail uses (github.com/DICL/mobile-traces, commit 94e1b0e,
-//! `google-play`: of 2,276 transactions that write 950 have one statement without BEGIN, 1,077
+//! No statements of Gmail are public. The number of statements per transaction is that of Google's
+//! services on phones, which Gmail uses (github.com/DICL/mobile-traces, commit 94e1b0e,
+//! `google-play`: of 2,276 transactions that write, 950 have one statement without BEGIN, 1,077
 //! have eight). Their kinds are as on phones at large (Kennedy and others, "Pocket Data", TPCTC
-//! 2015, where Gmail is the third of all applications by its statements): INSERT OR REPLACE is
-//! more than INSERT and UPDATE together. Records of 150 to 400 bytes are those of the trace, and
-//! bodies of mails of 1 to 4 KiB an assumption.
+//! 2015, where Gmail is third of all applications by its statements): INSERT OR REPLACE is more
+//! frequent than INSERT and UPDATE together. Records of 150 to 400 bytes are those of the trace;
+//! mail bodies of 1 to 4 KiB are an assumption.
 
 use std::ops::RangeInclusive;
 
@@ -22,12 +23,12 @@ pub(in super::super) const GMAIL: Load = Load {
 
 const MAILS: i64 = 1000;
 const PROPERTIES: u32 = 2000;
-/// Bytes of a mail.
+/// Length of a mail, bytes.
 const BODY: RangeInclusive<usize> = 1 << 10..=4 << 10;
-/// Bytes of a property.
+/// Length of a property, bytes.
 const PROPERTY: RangeInclusive<usize> = 150..=400;
 
-/// Statements of a transaction, of a thousand.
+/// Numbers of statements per transaction, with their frequencies per thousand.
 const STATEMENTS: [(u32, u32); 6] = [(1, 428), (2, 40), (3, 36), (8, 478), (12, 9), (20, 9)];
 
 #[derive(Clone, Copy)]
@@ -38,7 +39,7 @@ enum Kind {
     Forget,
 }
 
-/// Of a hundred statements.
+/// The kinds of statements, per hundred.
 const KINDS: [(Kind, u32); 4] = [
     (Kind::Put, 63),
     (Kind::Receive, 17),
@@ -116,7 +117,7 @@ fn receive(db: &Connection, rng: &mut fastrand::Rng) -> rusqlite::Result<()> {
     db.execute(insert, values).map(drop)
 }
 
-/// A number that is one of a mail, or was.
+/// The id of a mail that exists or existed.
 fn some_mail(db: &Connection, rng: &mut fastrand::Rng) -> rusqlite::Result<i64> {
     const ENDS: &str = "SELECT (SELECT min(id) FROM mails), (SELECT max(id) FROM mails)";
     let ends = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));

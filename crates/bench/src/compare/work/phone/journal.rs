@@ -1,9 +1,9 @@
-//! The journal of SQLite.
+//! The journal mode of SQLite.
 
-/// How SQLite keeps its transactions whole.
+/// The method by which SQLite makes its transactions atomic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SqliteJournal {
-    /// A rollback journal, which each transaction makes and deletes.
+    /// A rollback journal, which each transaction creates and deletes.
     #[default]
     Rollback,
     /// A write-ahead log.
@@ -15,7 +15,8 @@ pub enum SqliteJournal {
 impl SqliteJournal {
     pub(super) fn mode(self) -> &'static str {
         match self {
-            // Without a journal, too: that is up to what the file system offers.
+            // Also without a journal: SQLite does without one if the file system offers atomic
+            // writes.
             Self::Rollback | Self::None => "DELETE",
             Self::Wal => "WAL",
         }

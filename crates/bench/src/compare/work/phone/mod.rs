@@ -1,6 +1,6 @@
-//! SQLite under loads like those of phones, with the journal that the target says.
+//! SQLite under loads like those of phones, with the journal mode of the target.
 //!
-//! The library and not the program: Debian's program knows no batch atomic writes.
+//! It uses the library, not the program, because Debian's program lacks batch atomic writes.
 
 mod androbench;
 mod facebook;
@@ -24,14 +24,15 @@ use super::measured::{Below, Measured, Meter, Outcome};
 use crate::compare::Better;
 use crate::compare::{Sizes, Target};
 
-/// Transactions, by those of the small workloads: enough for several checkpoints of SQLite's log.
+/// Number of transactions, in multiples of the small workloads': enough for several checkpoints of
+/// SQLite's log.
 const TRANSACTIONS: u32 = 2;
-/// The rounds of all targets do the same work.
+/// The seed: the rounds of all targets do the same work.
 const SEED: u64 = 39;
-/// What SQLite has to be built with to commit without a journal.
+/// The build option of SQLite for commits without a journal.
 const ATOMIC: &str = "ENABLE_BATCH_ATOMIC_WRITE";
 
-/// Why SQLite cannot do without a journal, if it cannot.
+/// The reason why SQLite cannot work without a journal, if so.
 pub(crate) fn is_missing() -> Option<String> {
     match knows_atomic_writes() {
         Ok(true) => None,
@@ -57,7 +58,7 @@ pub(super) fn run(target: &Target, dir: &Path, sizes: &Sizes, load: &Load) -> Re
     let mut rng = fastrand::Rng::with_seed(SEED);
     let db = open(&path, target.sqlite())?;
     load.begin(&db, &mut rng)?;
-    // A journal is a name that comes and goes.
+    // A journal file would be created and removed.
     let before = changed(dir)?;
     let meter = Meter::start(target)?;
     load.work(&db, &mut rng, transactions)?;
@@ -78,7 +79,7 @@ pub(super) fn run(target: &Target, dir: &Path, sizes: &Sizes, load: &Load) -> Re
         value: rate,
         below,
     }];
-    // The same that stands beside the rate, so that figures have it as bars.
+    // The counters beside the rate, once more as metrics, so that figures have them as bars.
     let of_device = |what: &str, unit: &str, value| Measured {
         title: format!("{}, {what}", load.title),
         unit: unit.into(),
@@ -108,14 +109,14 @@ fn open(path: &Path, journal: SqliteJournal) -> Result<Connection> {
     Ok(db)
 }
 
-/// When a name was last made or removed in a directory.
+/// The time when a name was last created or removed in a directory.
 fn changed(dir: &Path) -> Result<SystemTime> {
     let modified = std::fs::metadata(dir).and_then(|m| m.modified());
     modified.with_context(|| format!("stat {}", dir.display()))
 }
 
 impl Load {
-    /// Makes what is there before the clock starts, in one transaction.
+    /// Makes the initial content before the clock starts, in one transaction.
     fn begin(&self, db: &Connection, rng: &mut fastrand::Rng) -> Result<()> {
         let filling = db.unchecked_transaction()?;
         (self.fill)(&filling, rng)?;
@@ -134,7 +135,8 @@ impl Load {
         Ok(())
     }
 
-    /// Fails unless the database is in order and has in it what the same work leaves in memory.
+    /// Fails unless the database is intact and has the content that the same work produces in
+    /// memory.
     fn check(&self, path: &Path, transactions: u32) -> Result<()> {
         let db = Connection::open(path)?;
         let said: String = db.query_row("PRAGMA integrity_check", [], |row| row.get(0))?;
@@ -153,7 +155,7 @@ impl Load {
     }
 }
 
-/// Of each table its name, its rows, the bytes in them, and a sum of their integers.
+/// For each table its name, the number of rows, the bytes in them, and the sum of their integers.
 fn content(db: &Connection) -> rusqlite::Result<Vec<(String, i64, i64, i64)>> {
     let names = "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name";
     let mut statement = db.prepare(names)?;

@@ -1,0 +1,7 @@
+//! Tests of the benchmarks, in one program: each subject is a module.
+
+#![allow(clippy::unwrap_used)]
+#![allow(unreachable_pub, reason = "the test program is the whole crate")]
+
+mod age;
+mod compare;

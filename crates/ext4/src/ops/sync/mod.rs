@@ -1,0 +1,4 @@
+//! Durability of operations: on request, or when they return.
+
+mod files;
+mod settle;

@@ -1,0 +1,7 @@
+//! The memory that all atomic groups use together.
+
+use std::sync::atomic::AtomicU64;
+
+/// Bytes that atomic groups keep in memory.
+#[derive(Debug, Default)]
+pub(crate) struct GroupMemory(pub(crate) AtomicU64);

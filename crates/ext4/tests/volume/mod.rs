@@ -1,0 +1,10 @@
+//! Whole volumes: exchange with the kernel in both directions, and sizes.
+mod damage;
+mod external;
+mod faults;
+mod inline;
+mod mmp;
+mod orphans;
+mod reads;
+mod sealed;
+mod sizes;

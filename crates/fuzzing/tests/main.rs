@@ -1,0 +1,8 @@
+//! Tests of the fuzzers, in one program: each subject is a module.
+
+#![allow(clippy::unwrap_used)]
+#![allow(unreachable_pub, reason = "the test program is the whole crate")]
+
+mod corpus;
+mod requests;
+mod turns;

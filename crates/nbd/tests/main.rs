@@ -1,0 +1,9 @@
+//! Tests of the NBD client, in one program: each subject is a module.
+
+#![allow(clippy::unwrap_used)]
+#![allow(unreachable_pub, reason = "the test program is the whole crate")]
+
+mod attacker;
+mod common;
+mod hostile;
+mod losses;
