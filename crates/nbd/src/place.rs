@@ -130,6 +130,7 @@ fn first_of(addresses: &[SocketAddr], patience: Duration) -> io::Result<TcpStrea
     let mut last = io::Error::other("the host has no address");
     for address in addresses {
         match TcpStream::connect_timeout(address, patience) {
+            Ok(tcp) if is_to_itself(&tcp)? => last = io::ErrorKind::ConnectionRefused.into(),
             Ok(tcp) => {
                 tcp.set_nodelay(true)?;
                 notice_silence(&tcp)?;
@@ -139,6 +140,12 @@ fn first_of(addresses: &[SocketAddr], patience: Duration) -> io::Result<TcpStrea
         }
     }
     Err(last)
+}
+
+/// Whether both ends of a connection are the same. While a server of this machine is away, the
+/// kernel may choose its port for the connection's own end, and TCP connects that to itself.
+fn is_to_itself(tcp: &TcpStream) -> io::Result<bool> {
+    Ok(tcp.local_addr()? == tcp.peer_addr()?)
 }
 
 /// Connects to a Unix socket. The limit is needed, as connecting to a server that accepts no
@@ -203,13 +210,19 @@ impl Place {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use std::net::TcpListener;
+    use std::net::{Ipv4Addr, TcpListener};
 
     use super::*;
 
+    /// An address of this process: on a shared one another program may get a port as it is freed.
+    fn own_address() -> Ipv4Addr {
+        let [_, _, high, low] = std::process::id().to_be_bytes();
+        Ipv4Addr::new(127, 77, high, low)
+    }
+
     #[test]
     fn a_name_that_means_another_address_is_followed() {
-        let listen = || TcpListener::bind("127.0.0.1:0").unwrap();
+        let listen = || TcpListener::bind((own_address(), 0)).unwrap();
         let (old, new) = (listen(), listen());
         let (was, is) = (old.local_addr().unwrap(), new.local_addr().unwrap());
         let route = Route::to(&"nbd://there:1/".parse().unwrap());
@@ -239,5 +252,18 @@ mod tests {
         route.known.lock().since = None;
         assert_eq!(peer(is).unwrap(), is);
         assert_eq!(peer(was).unwrap(), is);
+    }
+
+    #[test]
+    fn a_connection_to_itself_is_seen() {
+        let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        let any = std::net::SocketAddr::from((own_address(), 0));
+        rustix::net::bind(&socket, &any).unwrap();
+        let own = rustix::net::getsockname(&socket).unwrap();
+        rustix::net::connect(&socket, &own).unwrap();
+        assert!(is_to_itself(&TcpStream::from(socket)).unwrap());
+        let other = TcpListener::bind(any).unwrap();
+        let tcp = TcpStream::connect(other.local_addr().unwrap()).unwrap();
+        assert!(!is_to_itself(&tcp).unwrap());
     }
 }

@@ -3,6 +3,7 @@
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::process::{Pid, Signal, kill_process};
 use stetfs_testkit::{Image, Scratch, cmd, wait_until};
@@ -143,10 +144,17 @@ impl Drop for Restarted {
     }
 }
 
-/// A free TCP port.
+/// A free TCP port, below those that the kernel gives to connections and to other programs' tests:
+/// it stays free while a server restarts.
 fn free_port() -> u16 {
-    let any = TcpListener::bind("127.0.0.1:0").unwrap();
-    any.local_addr().unwrap().port()
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let drawn = std::process::id() * 16 + NEXT.fetch_add(1, Ordering::Relaxed);
+        let port = u16::try_from(11_000 + drawn % 21_000).unwrap();
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 pub(crate) fn address(socket: &Path) -> String {
