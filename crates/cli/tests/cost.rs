@@ -19,6 +19,9 @@ const TIME: Duration = Duration::from_secs(30);
 /// Time after which a command is stopped.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
+/// Exit code of a program that panicked.
+const PANIC: i32 = 101;
+
 /// The cost of a command.
 struct Cost {
     code: Option<i32>,
@@ -199,7 +202,7 @@ fn try_volume(kind: &str, name: &str, make: fn(&Path)) -> (Vec<String>, u64) {
         most = most.max(cost.memory);
         let said: Vec<&str> = cost.said.lines().take(3).collect();
         println!("{line}\n    {}", said.join("\n    "));
-        if cost.code.is_none() || cost.memory > MEMORY || cost.time > TIME {
+        if [None, Some(PANIC)].contains(&cost.code) || cost.memory > MEMORY || cost.time > TIME {
             over.push(line);
         }
     }

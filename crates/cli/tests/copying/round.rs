@@ -156,7 +156,8 @@ fn without(tree: &Tree, lacks: Lacks) -> Tree {
         tree.entries.retain(|_, e| e.kind != tree::Kind::Socket);
     }
     if lacks.huge {
-        tree.entries.retain(|_, e| e.size.is_none_or(|size| size <= HUGE));
+        tree.entries
+            .retain(|_, e| e.size.is_none_or(|size| size <= HUGE));
     }
     for entry in tree.entries.values_mut() {
         if lacks.flags {

@@ -233,6 +233,7 @@ fn outcome(mounter: &Mounter, damaged: &Image, whole: &Plain) -> (String, Vec<St
             let text = format!("{e:#}");
             let code = text.split("exit status: ").nth(1);
             let code = code.and_then(|c| c.split(')').next()).unwrap_or("?");
+            assert_ne!(code, "101", "a panic: {text}");
             said = format!("refused, {code}");
         }
         Ok(mounted) => {

@@ -7,7 +7,7 @@ use stetfs_ondisk::ext4::inode::LINK_MAX;
 
 use crate::data::maps::credits::append_dir_space;
 use crate::durability::MetadataLedger;
-use crate::error::Result;
+use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};
 use crate::names::checks::{check_name, errno, may_add, may_unname};
@@ -66,7 +66,8 @@ impl Fs {
     /// Gives a locked inode a name in a locked directory, according to the plan.
     ///
     /// # Errors
-    /// ENOSPC, EDQUOT: nothing was changed then. Errors of the device.
+    /// ENOSPC, EDQUOT: nothing was changed then. `Corrupt` if the inode has all links that its field
+    /// can hold, which is more than [`link`](Self::link) allows. Errors of the device.
     pub(crate) fn link_in(
         &self,
         ctx: &Ctx,
@@ -74,6 +75,10 @@ impl Fs {
         name: &[u8],
         (inode, body): (&Inode, &mut InodeBody),
     ) -> Result<()> {
+        let links = body.links().checked_add(1).ok_or_else(|| {
+            let detail = format!("it has {} links", body.links());
+            FsError::corrupt("inode", inode.ino.into(), detail)
+        })?;
         let _room = self.space.reserve(
             append_dir_space(plan.new_blocks),
             self.space.privileged(ctx),
@@ -94,7 +99,6 @@ impl Fs {
                 self.inodes.orphan_del(&h, inode, body)?;
                 inode.linkable.store(false, Ordering::Release);
             }
-            let links = body.links() + 1;
             body.set_links(links);
             self.names.links_changed(&h, inode, body)?;
             self.names.dir_changed(&h, dir, dir_body)
@@ -115,6 +119,7 @@ mod tests {
 
     use stetfs_testkit::Mkfs;
 
+    use crate::error::FsError;
     use crate::testing::{fsck, mkfs, open};
     use crate::types::{Ctx, ROOT_INO};
 
@@ -149,5 +154,23 @@ mod tests {
         drop((inode, root));
         fs.unmount().unwrap();
         fsck(&device);
+    }
+
+    /// The links of a log count beyond those of users, up to what an inode can hold. Damage does not
+    /// end the process.
+    #[test]
+    fn more_links_than_an_inode_holds_are_damage() {
+        let fs = open(&mkfs(16, &Mkfs::blocks(1024)));
+        let (file, _) = fs
+            .create(&Ctx::ROOT, ROOT_INO, b"file", 0o600, 0, libc::O_RDWR)
+            .unwrap();
+        let set = |ino, links| fs.inodes.iget(ino).unwrap().body.write().set_links(links);
+        let again = |name: &str| fs.redo_link(file.ino, ROOT_INO, name.as_bytes());
+        set(file.ino, u16::MAX - 1);
+        again("largest").unwrap();
+        assert!(matches!(again("beyond"), Err(FsError::Corrupt { .. })));
+        set(file.ino, 1);
+        set(ROOT_INO, u16::MAX);
+        assert!(matches!(again("in it"), Err(FsError::Corrupt { .. })));
     }
 }

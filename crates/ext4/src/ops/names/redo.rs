@@ -104,7 +104,7 @@ impl Fs {
     /// Checks a directory whose names changed according to the log.
     ///
     /// # Errors
-    /// `Corrupt` if it has no name itself any more; ENOTDIR.
+    /// `Corrupt` if it has no name itself any more, or more links than any directory; ENOTDIR.
     fn redo_check(&self, dir: &Inode, body: &InodeBody) -> Result<()> {
         if self.vol.opts.canary.redo_as_user {
             may_remove(body)?;
@@ -113,6 +113,10 @@ impl Fs {
         if body.links() == 0 {
             let detail = format!("a name in directory {}, which was removed", dir.ino);
             return Err(FsError::corrupt("journal", 0, detail));
+        }
+        if body.links() == u16::MAX {
+            let detail = format!("it has {} links", body.links());
+            return Err(FsError::corrupt("inode", dir.ino.into(), detail));
         }
         Ok(())
     }
