@@ -2,6 +2,7 @@
 
 use stetfs_ondisk::ext4::checksum::ChecksumMode;
 use stetfs_ondisk::ext4::features::{Compat, Incompat, RoCompat};
+use stetfs_ondisk::ext4::hash::HashVersion;
 use stetfs_ondisk::ext4::htree::IndexLayout;
 use stetfs_ondisk::ext4::superblock::Geometry as Layout;
 
@@ -47,8 +48,9 @@ pub struct Geometry {
     pub csum_seed: u32,
     /// Seed of directory hashes.
     pub hash_seed: [u32; 4],
-    /// Default hash version for new directory indexes, signedness applied.
-    pub hash_version: u8,
+    /// The hash of new directory indexes, and of the reading order of small directories. Its
+    /// signedness is the volume's.
+    pub hash: HashVersion,
     /// Volume UUID.
     pub uuid: [u8; 16],
     /// Places of the metadata of each group.

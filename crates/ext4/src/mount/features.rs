@@ -39,7 +39,7 @@ fn explained(names: &[String]) -> String {
 /// Checks that the volume can be opened, for writing unless `read_only`.
 ///
 /// # Errors
-/// `Unsupported`, naming the features as dumpe2fs does.
+/// `Unsupported`, naming the features as dumpe2fs does; `Format` for an unknown default hash.
 pub(super) fn check(sb: &Superblock, read_only: bool) -> Result<()> {
     let unsupported = |text: String| Err(FsError::Unsupported(text));
     let foreign = sb.incompat() - INCOMPAT - INCOMPAT_READ;
@@ -49,6 +49,8 @@ pub(super) fn check(sb: &Superblock, read_only: bool) -> Result<()> {
             foreign.names().join(", ")
         ));
     }
+    // Linux refuses a default hash that it does not know, too, whatever the volume's features.
+    sb.default_hash()?;
     let layout = sb.geometry()?;
     let block_size = layout.block_size;
     if block_size > BLOCK_MAX {

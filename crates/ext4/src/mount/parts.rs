@@ -8,7 +8,7 @@ use stetfs_cache::CacheConfig;
 use stetfs_journal::{Cache, Journal, RecoveryReport};
 use stetfs_ondisk::ext4::features::Incompat;
 use stetfs_ondisk::ext4::inode::FULL_EXTRA_ISIZE;
-use stetfs_ondisk::ext4::superblock::{Geometry as Layout, SuperFlags, Superblock};
+use stetfs_ondisk::ext4::superblock::{Geometry as Layout, Superblock};
 
 use super::early::{Early, check_size};
 use super::log::VolumeLog;
@@ -53,7 +53,7 @@ impl Parts {
         let mut zones = Zones::new(&layout, descs.iter())?;
         zones.add(log.iter().flat_map(|l| l.runs.iter().copied()));
         let (orphans, found) = orphans::find(&early, sb)?;
-        let geo = geometry(sb, layout);
+        let geo = geometry(sb, layout)?;
         let config = CacheConfig {
             block_size: geo.block_size as usize,
             capacity: opts.cache_bytes,
@@ -116,10 +116,8 @@ impl Parts {
     }
 }
 
-fn geometry(sb: &Superblock, layout: Layout) -> Geometry {
-    let unsigned = sb.flags().contains(SuperFlags::UNSIGNED_HASH);
-    let hash_version = sb.def_hash_version;
-    Geometry {
+fn geometry(sb: &Superblock, layout: Layout) -> Result<Geometry> {
+    Ok(Geometry {
         block_size: layout.block_size,
         block_bits: layout.block_size.trailing_zeros(),
         blocks_count: layout.blocks_count,
@@ -142,11 +140,7 @@ fn geometry(sb: &Superblock, layout: Layout) -> Geometry {
         ro_compat: sb.ro_compat(),
         csum_seed: sb.csum_seed(),
         hash_seed: sb.hash_seed(),
-        hash_version: if unsigned && hash_version < 3 {
-            hash_version + 3
-        } else {
-            hash_version
-        },
+        hash: sb.default_hash()?,
         uuid: sb.uuid,
         checksums: sb.checksum_mode(),
         want_extra_isize: match sb.want_extra_isize.get() {
@@ -154,5 +148,5 @@ fn geometry(sb: &Superblock, layout: Layout) -> Geometry {
             want => want.max(sb.min_extra_isize.get()),
         },
         layout,
-    }
+    })
 }

@@ -6,6 +6,7 @@ mod dirs;
 mod faults;
 mod interop;
 mod readdir;
+mod signs;
 mod support;
 mod threads;
 mod tree;

@@ -43,9 +43,9 @@ const EOF: u32 = 0x7fff_ffff << 1;
 const NO_SEED: [u32; 4] = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476];
 
 impl HashVersion {
-    /// Decodes `hash_version` of an index root or `s_def_hash_version`; the volume's signedness
-    /// (`s_flags`) applies if the version leaves it open.
-    pub fn on_volume(raw: u8, flags: SuperFlags) -> Result<HashVersion> {
+    /// Decodes `hash_version` of an index root; the volume's signedness applies if the version
+    /// leaves it open ([`SuperFlags::hashes_unsigned`]).
+    pub fn of_root(raw: u8, unsigned: bool) -> Result<HashVersion> {
         let kind = match raw {
             0 | 3 => HashKind::Legacy,
             1 | 4 => HashKind::HalfMd4,
@@ -58,8 +58,16 @@ impl HashVersion {
         };
         Ok(HashVersion {
             kind,
-            unsigned: raw >= 3 || flags.contains(SuperFlags::UNSIGNED_HASH),
+            unsigned: raw >= 3 || unsigned,
         })
+    }
+
+    /// Decodes `s_def_hash_version`. The volume's signedness always applies: an index root stores
+    /// the function alone, so its readers know the signedness from the volume only.
+    pub fn default_of_volume(raw: u8, flags: SuperFlags) -> Result<HashVersion> {
+        let unsigned = flags.hashes_unsigned();
+        let HashVersion { kind, .. } = HashVersion::of_root(raw, unsigned)?;
+        Ok(HashVersion { kind, unsigned })
     }
 
     /// The byte to store in a new index root. Signedness is a property of the volume and is not
@@ -284,7 +292,7 @@ mod tests {
         let expected = debugfs_hashes(&cases);
         assert_eq!(expected.len(), cases.len());
         for ((version, seed, name), expected) in cases.iter().zip(expected) {
-            let hash = HashVersion::on_volume(*version, SuperFlags::SIGNED_HASH).unwrap();
+            let hash = HashVersion::of_root(*version, false).unwrap();
             let got = hash.hash(name, seed.map_or([0; 4], seed_of));
             assert_eq!(got, expected, "{hash:?} {seed:?} {}", name.escape_ascii());
         }
@@ -293,12 +301,9 @@ mod tests {
     #[test]
     fn signedness_is_the_volumes() {
         for raw in 0..3 {
-            let signed = HashVersion::on_volume(raw, SuperFlags::SIGNED_HASH).unwrap();
-            let unsigned = HashVersion::on_volume(raw, SuperFlags::UNSIGNED_HASH).unwrap();
-            assert_eq!(
-                unsigned,
-                HashVersion::on_volume(raw + 3, SuperFlags::empty()).unwrap()
-            );
+            let signed = HashVersion::of_root(raw, false).unwrap();
+            let unsigned = HashVersion::of_root(raw, true).unwrap();
+            assert_eq!(unsigned, HashVersion::of_root(raw + 3, false).unwrap());
             assert_eq!((signed.root_byte(), unsigned.root_byte()), (raw, raw));
             assert_eq!(
                 signed.hash(b"plain", [0; 4]),
@@ -310,9 +315,25 @@ mod tests {
             );
         }
         assert!(matches!(
-            HashVersion::on_volume(6, SuperFlags::empty()),
+            HashVersion::of_root(6, false),
             Err(OnDiskError::Unsupported { .. })
         ));
+    }
+
+    #[test]
+    fn the_flags_decide_for_new_indexes() {
+        let both = SuperFlags::SIGNED_HASH | SuperFlags::UNSIGNED_HASH;
+        for (flags, unsigned) in [
+            (SuperFlags::empty(), false),
+            (SuperFlags::SIGNED_HASH, false),
+            (SuperFlags::UNSIGNED_HASH, true),
+            (both, true),
+        ] {
+            for raw in 0..6 {
+                let hash = HashVersion::default_of_volume(raw, flags).unwrap();
+                assert_eq!((hash.root_byte(), hash.unsigned), (raw % 3, unsigned));
+            }
+        }
     }
 
     proptest! {
@@ -320,7 +341,7 @@ mod tests {
         fn any_name_has_a_storable_hash(
             name in proptest::collection::vec(any::<u8>(), 0..300), raw in 0u8..6, seed: [u32; 4],
         ) {
-            let h = HashVersion::on_volume(raw, SuperFlags::empty()).unwrap().hash(&name, seed);
+            let h = HashVersion::of_root(raw, false).unwrap().hash(&name, seed);
             prop_assert!(h.major.is_multiple_of(2) && h.major < EOF);
         }
     }

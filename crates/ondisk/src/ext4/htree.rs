@@ -61,7 +61,7 @@ impl IndexLayout {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RootInfo {
     /// `hash_version` as stored; see
-    /// [`HashVersion::on_volume`](super::hash::HashVersion::on_volume).
+    /// [`HashVersion::of_root`](super::hash::HashVersion::of_root).
     pub hash_version: u8,
     /// Index levels below the root: 0 when its entries lead to leaves.
     pub indirect_levels: u8,

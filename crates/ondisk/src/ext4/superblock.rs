@@ -249,10 +249,9 @@ impl Superblock {
     }
 
     /// The hash function of new directory indexes, with the volume's signedness. That of an
-    /// existing index follows in the same way from its own version byte: see
-    /// [`HashVersion::on_volume`].
+    /// existing index follows from its own version byte: see [`HashVersion::of_root`].
     pub fn default_hash(&self) -> Result<HashVersion> {
-        HashVersion::on_volume(self.def_hash_version, self.flags())
+        HashVersion::default_of_volume(self.def_hash_version, self.flags())
     }
 
     /// `s_hash_seed`, in the order that the hash functions take.

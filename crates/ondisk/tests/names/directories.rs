@@ -64,7 +64,7 @@ fn index_shape(v: &Volume, ino: u32, blocks: &[u64]) -> Option<IndexShape> {
     let layout = v.index_layout();
     let root = v.block(blocks[0]);
     let info = htree::root_info(root, &layout).unwrap();
-    let hash = HashVersion::on_volume(info.hash_version, v.sb.flags()).unwrap();
+    let hash = HashVersion::of_root(info.hash_version, v.sb.flags().hashes_unsigned()).unwrap();
     let index = Index::new(root, NodeKind::Root, &layout).unwrap();
     index.check(blocks.len() as u32).unwrap();
     assert_eq!(htree::root_dots(root).unwrap().0, ino);

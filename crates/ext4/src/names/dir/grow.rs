@@ -180,7 +180,7 @@ impl Namespace {
         let format = self.dir_format(inode, body);
         let root = self.dir_leaf(inode, body, format, 0)?;
         let (parent, rest) = self.dir_dots(&root, format)?;
-        let version = self.dir_default_hash()?;
+        let version = self.vol.geo.hash;
         let records = self.dir_sorted(&root, format, rest, version, new)?;
         let (first, lower) = blocks.take()?;
         let (second, upper) = blocks.take()?;

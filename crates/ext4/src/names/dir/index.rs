@@ -6,7 +6,6 @@ use std::sync::Arc;
 use stetfs_journal::Block;
 use stetfs_ondisk::ext4::hash::HashVersion;
 use stetfs_ondisk::ext4::htree::{self, Index, NodeKind};
-use stetfs_ondisk::ext4::superblock::SuperFlags;
 
 use super::path::{Frame, Path, no_frame};
 use super::{Format, Found, Place, Plan, bytes};
@@ -60,24 +59,6 @@ impl Namespace {
         version.hash(name, self.vol.geo.hash_seed).major
     }
 
-    /// The signedness with which the volume's hashes read bytes above 127, from the superblock's
-    /// flags.
-    fn dir_hash_flags(&self) -> SuperFlags {
-        if self.vol.geo.hash_version >= 3 {
-            SuperFlags::UNSIGNED_HASH
-        } else {
-            SuperFlags::SIGNED_HASH
-        }
-    }
-
-    /// The hash of new indexes, and of the reading order of small directories.
-    pub(super) fn dir_default_hash(&self) -> Result<HashVersion> {
-        Ok(HashVersion::on_volume(
-            self.vol.geo.hash_version,
-            self.dir_hash_flags(),
-        )?)
-    }
-
     /// An index block, checked.
     pub(super) fn index_block(
         &self,
@@ -121,7 +102,7 @@ impl Namespace {
         let info = self.vol.noted(in_index(&root, info))?;
         let version = in_index(
             &root,
-            HashVersion::on_volume(info.hash_version, self.dir_hash_flags()),
+            HashVersion::of_root(info.hash_version, self.vol.geo.hash.unsigned),
         )?;
         let hash = hash_of(version);
         let levels = usize::from(info.indirect_levels) + 1;

@@ -94,7 +94,7 @@ impl Namespace {
         let format = self.dir_format(inode, body);
         let mut found = Vec::new();
         let next = if body.is_inline() {
-            let version = self.dir_default_hash()?;
+            let version = self.vol.geo.hash;
             for (ino, kind, name) in self.inline_look(inode, body)?.entries {
                 found.push((self.dir_hash(version, &name), name, (ino, kind)));
             }
@@ -127,7 +127,7 @@ impl Namespace {
             }
             next.map(Place::of_hash)
         } else {
-            self.collect(inode, body, format, 0, self.dir_default_hash()?, &mut found)?;
+            self.collect(inode, body, format, 0, self.vol.geo.hash, &mut found)?;
             None
         };
         let entries = hash_order::order(found)

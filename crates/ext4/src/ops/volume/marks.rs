@@ -18,6 +18,9 @@ impl Fs {
         let now = self.vol.seconds();
         self.vol.write_super(|sb| {
             self.say_in_use(sb);
+            if self.vol.geo.compat.contains(Compat::DIR_INDEX) {
+                sb.flags.set(sb.flags().with_signedness().bits());
+            }
             if sb.max_mnt_count.get() == 0 {
                 sb.max_mnt_count.set(NO_MAX_MOUNTS);
             }

@@ -59,3 +59,24 @@ bitflags! {
         const _ = !0;
     }
 }
+
+impl SuperFlags {
+    /// Whether directory hashes treat bytes as unsigned. A volume with both flags is unsigned, as
+    /// in Linux and e2fsprogs. One with neither is signed, as in e2fsprogs and as Linux filled it
+    /// on most machines. Linux since 6.2 takes such a volume as unsigned, but it sets that flag
+    /// before it changes a directory, so no index on a volume without flags depends on it.
+    #[must_use]
+    pub fn hashes_unsigned(self) -> bool {
+        self.contains(SuperFlags::UNSIGNED_HASH)
+    }
+
+    /// The flags with the signedness of directory hashes stated, for the first writer of a volume:
+    /// other readers of a volume without a statement choose by their machine or version.
+    #[must_use]
+    pub fn with_signedness(self) -> SuperFlags {
+        match self.intersects(SuperFlags::SIGNED_HASH | SuperFlags::UNSIGNED_HASH) {
+            true => self,
+            false => self | SuperFlags::SIGNED_HASH,
+        }
+    }
+}
