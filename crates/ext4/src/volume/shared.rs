@@ -45,9 +45,18 @@ impl Volume {
         }
     }
 
-    /// Seconds since 1970.
+    /// Seconds since 1970, at least 1: in the superblock, its notes of errors and quota entries 0
+    /// says that the event did not happen.
     pub(crate) fn seconds(&self) -> u64 {
-        u64::try_from(self.now().sec).unwrap_or(0)
+        u64::try_from(self.now().sec).unwrap_or(0).max(1)
+    }
+
+    /// The value of `i_dtime` for an inode that is deleted now: seconds, but above every inode
+    /// number. A smaller one would be an inode on the orphan list, or none (e2fsck: "deleted inode
+    /// has zero dtime", "inode was part of the orphaned inode list").
+    pub(crate) fn deletion_time(&self) -> u32 {
+        let now = u32::try_from(self.seconds()).unwrap_or(u32::MAX);
+        now.max(self.geo.inodes_count.saturating_add(1))
     }
 
     /// A function that tells the ledgers whether a point is valid now.

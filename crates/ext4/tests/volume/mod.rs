@@ -8,3 +8,4 @@ mod orphans;
 mod reads;
 mod sealed;
 mod sizes;
+mod times;

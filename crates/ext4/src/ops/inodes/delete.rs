@@ -83,7 +83,7 @@ impl Fs {
         body.set_size(0);
         body.set_links(0);
         body.tally.gone = true;
-        body.set_dtime(u32::try_from(self.vol.now().sec).unwrap_or(u32::MAX));
+        body.set_dtime(self.vol.deletion_time());
         self.inodes.store_inode(h, inode, body)?;
         self.space.free_inode(h, inode.ino, is_dir)
     }
