@@ -11,6 +11,7 @@ mod groups;
 mod hostile;
 mod lanes;
 mod large;
+mod option_sizes;
 mod paths;
 mod reentrant;
 mod reopen;

@@ -89,9 +89,15 @@ pub trait Codec: Send + Sync {
     /// The most images of a transaction that takes at most a quarter of a ring of `ring` log
     /// blocks, of which `slack` are kept free.
     fn most_images(&self, ring: u64, slack: u64) -> u64 {
-        let quarter = ring / 4;
-        let overhead = self.bound(quarter, 0).saturating_sub(quarter) + slack;
-        quarter.saturating_sub(overhead)
+        let room = (ring / 4).saturating_sub(slack);
+        let all = self.bound(room, 0).max(room).max(1);
+        // Most of what images take beside themselves grows with their number (a block for each
+        // chunk): in proportion they nearly fit.
+        let mut most = room.saturating_mul(room) / all;
+        while most > 0 && self.bound(most, 0) > room {
+            most -= 1;
+        }
+        most
     }
     /// The size of an image, in bytes.
     ///

@@ -6,7 +6,7 @@ use stetfs_ondisk::stet::header::{Lane, MAX_LANES};
 
 use super::codec::StetCodec;
 use super::options::StetOptions;
-use crate::error::Result;
+use crate::error::{JournalError, Result};
 use crate::limits::most_blocks;
 
 /// The fewest blocks of a lane: fewer hardly hold a transaction of one operation.
@@ -34,6 +34,23 @@ fn ring_for(codec: &StetCodec, transaction: u64, room: u64) -> Option<u64> {
     holds(long).then_some(long)
 }
 
+/// The refusal of `all` lanes in a journal of `blocks` blocks, with the options that would fit.
+fn refusal(all: u64, blocks: u64, carries: Option<u64>, records: Option<u64>) -> JournalError {
+    let carried = carries.map_or("it is too small for any".into(), |n| {
+        format!("it has room for {n}")
+    });
+    let instead = match (carries, records) {
+        (Some(n), _) => format!(", or use lanes={n}"),
+        (None, Some(n)) => format!(", or use records={n}"),
+        (None, None) => String::new(),
+    };
+    let feature = format!(
+        "{all} lanes in a journal of {blocks} blocks ({carried}; make the journal larger: tune2fs \
+         -J size={instead})"
+    );
+    OnDiskError::Unsupported { feature }.into()
+}
+
 /// Divides the blocks from `first` to `end` into lanes of transactions, followed by lanes of
 /// records. If the options leave the number to the log, there are as many lanes of transactions as
 /// can each hold the largest transaction. Otherwise the first lane is made wide enough for it.
@@ -57,6 +74,7 @@ pub(super) fn cut(
             (room / 4 / n).min(bytes / codec.size() as u64)
         }
     };
+    let most_file_lanes = room / 4 / MIN_FILE_LANE;
     let records_fit = file_lanes == 0 || file_lane >= MIN_FILE_LANE;
     let room = room - file_lanes * file_lane;
     let all_hold = |lanes: u64| {
@@ -85,17 +103,8 @@ pub(super) fn cut(
     let fitting = lanes.filter(|n| records_fit && n + file_lanes <= MAX_LANES as u64);
     let Some(lanes) = fitting else {
         let carries = most(&holds).filter(|n| records_fit && *n < wanted);
-        let instead = carries.map_or(String::new(), |n| format!(", or use lanes={n}"));
-        let carried = carries.map_or("it is too small for any".into(), |n| {
-            format!("it has room for {n}")
-        });
-        let all = wanted + file_lanes;
-        return Err(OnDiskError::Unsupported {
-            feature: format!(
-                "{all} lanes in a journal of {end} blocks ({carried}; make the journal larger: tune2fs -J size={instead})"
-            ),
-        }
-        .into());
+        let records = (!records_fit && most_file_lanes > 0).then_some(most_file_lanes);
+        return Err(refusal(wanted + file_lanes, end, carries, records));
     };
     let wide = widest(lanes);
     let sizes = std::iter::once(wide)
@@ -127,6 +136,11 @@ mod tests {
     use crate::stet::compress::Compression;
 
     fn lanes_of(blocks: u64, options: &StetOptions) -> std::result::Result<usize, String> {
+        cut_of(blocks, options).map(|(lanes, _)| lanes)
+    }
+
+    /// The number of lanes of transactions, and the blocks that a transaction of the first holds.
+    fn cut_of(blocks: u64, options: &StetOptions) -> std::result::Result<(usize, u64), String> {
         let codec = StetCodec {
             block_size: 4096,
             epoch: 1,
@@ -149,7 +163,7 @@ mod tests {
         // One lane holds the largest transaction if a lane of all blocks would.
         let can = most_blocks(&codec, blocks - 9) >= options.most;
         assert!(!can || lanes.iter().any(|lane| hold(lane) >= options.most));
-        Ok(lanes.len())
+        Ok((lanes.len(), hold(&lanes[0])))
     }
 
     fn asked(lanes: u16) -> StetOptions {
@@ -182,6 +196,32 @@ mod tests {
         assert!(none.contains("too small for any"), "{none}");
         // A single lane takes all blocks.
         assert_eq!(lanes_of(100, &asked(1)), Ok(1));
+    }
+
+    #[test]
+    fn records_that_do_not_fit_are_refused_by_number() {
+        let with = |file_lanes| StetOptions {
+            file_lanes,
+            ..asked(1)
+        };
+        let refused = lanes_of(1024, &with(64)).err().unwrap_or_default();
+        assert!(refused.contains("or use records=31"), "{refused}");
+        assert_eq!(lanes_of(1024, &with(31)), Ok(1));
+    }
+
+    /// Chunks of one block take a block each beside their images. A journal of the smallest size
+    /// that mke2fs makes holds an operation with them.
+    #[test]
+    fn small_chunks_take_more_of_the_log() {
+        for file_lanes in [0, 31] {
+            let options = StetOptions {
+                chunk: 4096,
+                file_lanes,
+                ..asked(1)
+            };
+            let (_, first) = cut_of(1024, &options).unwrap();
+            assert!(first >= 82, "{first}");
+        }
     }
 
     #[test]
