@@ -154,43 +154,40 @@ pub(crate) fn run(job: &Job, parent: i32) -> Result {
     // fails only for a group leader.
     let _ = rustix::process::setsid();
     let limits = stetfs_fuse::shed();
-    let logs = match (&job.options.log_file, job.daemon) {
-        (Some(path), _) => log::to_file(path),
-        (None, true) => {
-            log::to_syslog();
-            Ok(())
-        }
-        (None, false) => {
-            log::to_stderr();
-            Ok(())
-        }
-    };
+    let logs = log::of(&job.source, job.options.log_file.as_deref(), job.daemon);
+    let has_stderr = logs.as_ref().is_ok_and(|logs| logs.has_stderr);
     if !job.daemon {
         end_with(parent)?;
     }
     // In the foreground the command that stays notifies the service manager.
     let manager = job.daemon.then(Manager::find);
     let mut reported = false;
-    let result = logs.and_then(|()| {
-        serve(job, limits, |warnings| {
+    let result = logs.and_then(|logs| {
+        serve(job, limits, |mut warnings| {
             reported = true;
+            warnings.extend(logs.nowhere);
             report(&json!({ "mounted": true, "warnings": warnings }));
             if let Some(manager) = &manager {
-                detach();
+                detach(has_stderr);
                 manager.ready();
             }
         })
     });
-    match &result {
-        Err(failure) if !reported => {
-            // The waiting command tells the user; this process says nothing more.
+    // In the foreground the command shows the failure on standard error.
+    if let Err(failure) = &result
+        && (job.daemon || job.options.log_file.is_some())
+    {
+        tracing::error!("{failure}");
+    }
+    log::finish();
+    if let Err(failure) = &result {
+        if !reported {
             report(&failure.to_json());
-            detach();
         }
-        Err(failure) if job.daemon || job.options.log_file.is_some() => {
-            tracing::error!("{failure}");
+        if !reported || job.daemon {
+            // The failure is told: nothing more is written to standard error.
+            detach(false);
         }
-        _ => {}
     }
     result
 }
@@ -217,9 +214,9 @@ fn report(value: &Value) {
     let _ = writeln!(std::io::stdout(), "{value}");
 }
 
-/// Gives up the working directory and the standard streams. The closed pipe lets the waiting
-/// command end.
-fn detach() {
+/// Gives up the working directory and the standard streams, except standard error if messages go
+/// there. The closed pipe lets the waiting command end.
+fn detach(keeps_stderr: bool) {
     let _ = std::env::set_current_dir("/");
     match std::fs::File::options()
         .read(true)
@@ -229,7 +226,9 @@ fn detach() {
         Ok(null) => {
             let _ = rustix::stdio::dup2_stdin(null.as_fd());
             let _ = rustix::stdio::dup2_stdout(null.as_fd());
-            let _ = rustix::stdio::dup2_stderr(null.as_fd());
+            if !keeps_stderr {
+                let _ = rustix::stdio::dup2_stderr(null.as_fd());
+            }
         }
         Err(e) => tracing::warn!("cannot open /dev/null: {e}"),
     }

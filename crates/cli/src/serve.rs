@@ -22,6 +22,7 @@ use crate::failure::{Code, Failure, Result};
 use crate::job::Job;
 use crate::limits;
 use crate::live::Live;
+use crate::log;
 use crate::memory::CacheBound;
 use crate::net;
 use crate::record;
@@ -64,7 +65,10 @@ pub(crate) fn serve(job: &Job, limits: Limits, ready: impl FnOnce(Vec<String>)) 
     sandbox.enter()?;
     #[cfg(debug_assertions)]
     stetfs_fuse::taken_over_before();
+    // Every process that this one starts is there.
+    log::join();
     let (devices, ref job) = read(&devices, job)?;
+    log::volume_is(&job.source, &devices.label());
     let bound = Arc::new(CacheBound::of(&job.options));
     let memory = bound.prepare(job.options.volume()?.fs.cache_bytes);
     let is_sparse = devices.is_sparse();
@@ -105,12 +109,34 @@ pub(crate) fn serve(job: &Job, limits: Limits, ready: impl FnOnce(Vec<String>)) 
         return Err(e);
     }
     live.note(sandbox);
+    tell_mount(job, &dir);
     ready(warnings);
+    serve_until_unmounted(server, control, &dir)
+}
+
+/// Serves until the volume is unmounted, and tells the log and clients.
+fn serve_until_unmounted(server: Server, control: Option<Control>, dir: &Path) -> Result {
     let result = server.run().map_err(Failure::from);
+    if result.is_ok() {
+        tracing::info!("unmounted from {}", dir.display());
+    }
     if let Some(control) = control {
         control.closed(&result);
     }
     result
+}
+
+/// Logs that the mount stands.
+fn tell_mount(job: &Job, dir: &Path) {
+    let how = match job.options.request.fs.read_only {
+        true => "mounted read-only",
+        false => "mounted",
+    };
+    let options = match job.text.as_str() {
+        "" => "no options",
+        text => text,
+    };
+    tracing::info!("{how} on {}: {options}", dir.display());
 }
 
 /// The warning for a volume that other machines can reach.
@@ -369,7 +395,11 @@ fn answer(live: &Live, request: &Value) -> Result<Value> {
         Some("quota") => quota::answer(&*volume()?, request),
         Some("record") => record::answer(&*volume()?, request),
         Some("remount") => {
-            let kept = live.remount(request["options"].as_str().unwrap_or_default())?;
+            let options = request["options"].as_str().unwrap_or_default();
+            let kept = live
+                .remount(options)
+                .inspect_err(|e| tracing::warn!("not remounted ({options}): {e}"))?;
+            tracing::info!("remounted: {options}");
             Ok(json!({ "remounted": true, "kept": kept }))
         }
         // For tests only: reports what a taken-over server cannot do.
@@ -394,12 +424,17 @@ fn answer(live: &Live, request: &Value) -> Result<Value> {
     }
 }
 
-/// Aborts the process on a panic, as in a crash: synced data is not lost, and threads do not go on
-/// to write from a half-changed state.
+/// Aborts the process on a panic and for `errors=panic`, as in a crash: synced data is not lost,
+/// and threads do not go on to write from a half-changed state.
 fn abort_on_panic() {
+    stetfs::low::set_panic_hook(|_| {
+        log::finish();
+        std::process::abort();
+    });
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         tracing::error!("internal error (a bug): {info}; the next mount recovers the volume");
+        log::finish();
         print(info);
         std::process::abort();
     }));
@@ -424,6 +459,8 @@ fn handle_signals(live: &Arc<Live>, daemon: bool) -> Result {
                 }
                 continue;
             }
+            let name = signal_hook::low_level::signal_name(signal).unwrap_or("signal");
+            tracing::info!("{name}: the volume is synced and unmounted");
             // Requests that wait for a thaw would block the unmount.
             if live.fs.frozen().is_some()
                 && let Err(e) = live.fs.thaw()

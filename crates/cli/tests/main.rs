@@ -31,6 +31,7 @@ mod language;
 mod layering;
 mod ldj;
 mod limits;
+mod log;
 mod manual;
 mod memory;
 mod mkfs;

@@ -284,7 +284,9 @@ chmod 700 "$own"
 "$S" stat "$M" | grep -q preset
 [ "$(stat -c %a "$own"/*.sock)" = 600 ]
 "$S" umount "$M"
-[ -z "$(ls "$own")" ]
+# The log stays where there is no other.
+[ "$(ls "$own")" = log ]
+rm "$own/log"
 rmdir "$own"
 "$S" mount "$I" "$M"
 [ "$(stat -c %a "$own")" = 700 ]

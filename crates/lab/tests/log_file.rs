@@ -1,7 +1,7 @@
 //! Tests of `--log-file` and `-o log_file=`, the destination of a mount's messages.
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -77,7 +77,7 @@ fn messages_go_behind_what_is_in_the_file() {
             ok(&["mount", "--log-file", &log, "-o", sandbox, &disk, &dir]),
             ""
         );
-        assert_eq!(said(&log), "before\n", "nothing is to be told");
+        assert_eq!(errors(&said(&log)), 0, "nothing failed yet");
         volume.fail();
         wait_until("a message", || errors(&said(&log)) > 0);
         let text = said(&log);
@@ -90,6 +90,55 @@ fn messages_go_behind_what_is_in_the_file() {
         assert!(!mount::is_mounted(Path::new(&dir)));
         std::fs::write(&log, "before\n").unwrap();
     }
+}
+
+/// A device that fails over and over does not fill the disk of the log: the first line is written,
+/// and the count of the others after ten seconds and at the end.
+#[test]
+fn repeated_messages_are_joined() {
+    const READS: usize = 300;
+    let volume = Failing::new();
+    let (dir, disk, log) = (volume.dir(), volume.disk(), volume.at("log"));
+    std::fs::write(volume.at("big"), vec![3; READS * 8192]).unwrap();
+    ok(&["cp", &volume.at("big"), &format!("{disk}:/big")]);
+    let option = format!("direct_io,log_file={log}");
+    ok(&["mount", "-o", &option, &disk, &dir]);
+    let big = File::open(Path::new(&dir).join("big")).unwrap();
+    let read_all = || {
+        for at in (0..READS as u64).map(|nr| nr * 8192) {
+            assert!(big.read_exact_at(&mut [0; 512], at).is_err());
+        }
+    };
+    // The failures that the log shows, each by a line or in a count.
+    let failures = || {
+        let text = said(&log);
+        let errors = text.lines().filter(|line| line.contains(" ERROR "));
+        let each = errors.map(|line| match line.split_once(" repeated: … ") {
+            Some((_, count)) => count.split(' ').next().unwrap().parse().unwrap(),
+            None => 1,
+        });
+        each.sum::<usize>()
+    };
+    volume.served.fault(&["error-reads"]);
+    read_all();
+    assert!(
+        said(&log).contains(" a request failed: "),
+        "the first is told at once"
+    );
+    wait_until("the counts", || failures() >= READS);
+    assert!(said(&log).contains(" in 10 s: "), "{}", said(&log));
+    read_all();
+    volume.served.fault(&["pass"]);
+    drop(big);
+    ok(&["umount", &dir]);
+    let text = said(&log);
+    assert!(failures() >= 2 * READS, "{text}");
+    assert!(text.lines().count() < 50, "{text}");
+    assert!(
+        text.lines()
+            .all(|line| line.contains(&format!("]: {disk}: "))),
+        "{text}"
+    );
 }
 
 /// After a truncation, as logrotate's `copytruncate` does it, the next message is at the beginning,

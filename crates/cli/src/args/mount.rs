@@ -16,7 +16,7 @@ pub(crate) struct MountArgs {
     #[arg(short, long)]
     pub(crate) foreground: bool,
     /// Append messages to this file, instead of syslog or the terminal; the same as -o
-    /// log_file=PATH.
+    /// log_file=PATH. Each line names the volume and the process; repeated lines are joined.
     #[arg(long, value_name = "PATH")]
     pub(crate) log_file: Option<PathBuf>,
     /// Options, separated by commas.

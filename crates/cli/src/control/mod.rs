@@ -16,6 +16,7 @@ mod dir;
 pub(crate) mod server;
 
 use std::io;
+use std::path::PathBuf;
 
 use dir::Dir;
 pub(crate) use dir::place;
@@ -39,6 +40,14 @@ pub(crate) fn bind(dev: &str) -> io::Result<Entrance> {
         socket,
         name: known(&name, &identity),
     })
+}
+
+/// The path of the directory that holds the sockets, which is made if there is none.
+///
+/// # Errors
+/// As [`bind`].
+pub(crate) fn own_dir() -> io::Result<PathBuf> {
+    Dir::make().map(|_| place())
 }
 
 /// A socket's name with its identity.

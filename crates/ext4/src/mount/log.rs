@@ -137,17 +137,9 @@ impl VolumeLog {
             adapt: Some(adapt),
             ..RecoveryOptions::default()
         };
-        let recovery = self
+        Ok(self
             .log
-            .recover(blocks, how, opts.journal.home(), progress)?;
-        tracing::info!(
-            transactions = recovery.report.transactions,
-            blocks = recovery.report.blocks,
-            shared = recovery.report.shared,
-            records = recovery.report.records,
-            "journal recovered"
-        );
-        Ok(recovery)
+            .recover(blocks, how, opts.journal.home(), progress)?)
     }
 
     /// Opens the log again after a replay changed it.

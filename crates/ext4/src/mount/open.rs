@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use stetfs_block::{BlockDevice, Failures, Overlay, Tap, Tapped, Watched};
 use stetfs_journal::{Journal, JournalError, RecoveryReport};
@@ -298,7 +299,7 @@ fn recover(
         return Err(FsError::Errno(libc::EROFS));
     }
     let (mut report, mut orphans) = Finished::default();
-    let mut log = log;
+    let (mut log, begin) = (log, Instant::now());
     if log.is_dirty() {
         let mut recovery = log.replay(before.blocks_count(), opts, progress)?;
         log = log.reopen()?;
@@ -338,5 +339,24 @@ fn recover(
     if errno != 0 {
         log.clear_errno()?;
     }
+    if let Some(report) = &report {
+        tell_recovery(report, begin.elapsed());
+    }
     Ok((log, (report, orphans), sb))
+}
+
+/// Logs what a recovery replayed.
+fn tell_recovery(report: &RecoveryReport, took: Duration) {
+    let RecoveryReport {
+        transactions,
+        blocks,
+        records,
+        fast_commits,
+        ..
+    } = report;
+    tracing::info!(
+        "recovered the journal in {:.3} s: {transactions} transactions, {blocks} blocks, \
+         {records} records, {fast_commits} fast commits",
+        took.as_secs_f64()
+    );
 }

@@ -1,8 +1,5 @@
 //! Answers: exactly one for each request, from any thread.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use stetfs::low::{Attr, DirEntry, Done, FileType, FsError, Timestamp};
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
@@ -15,31 +12,6 @@ use crate::wire::abi::{
 use crate::wire::limits::{MAX_READ, TTL_SECS};
 use crate::wire::node::node_of;
 use crate::wire::times::{Timed, Timer};
-
-/// Limits the log to a few failures per second: a dead device fails every request.
-static TOLD: Told = Told(AtomicU64::new(0));
-
-/// A second since the epoch, and below it ([`Told::BITS`]) the count of messages in it.
-struct Told(AtomicU64);
-
-impl Told {
-    const BITS: u32 = 8;
-    const MOST: u64 = 5;
-
-    /// Counts a message; returns whether it may be logged.
-    fn may_tell(&self) -> bool {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let now = now.map_or(0, |d| d.as_secs()) << Self::BITS;
-        let count = |old: u64| match old.checked_sub(now) {
-            Some(n) if n >= Self::MOST => None,
-            Some(_) => Some(old + 1),
-            None => Some(now + 1),
-        };
-        self.0
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, count)
-            .is_ok()
-    }
-}
 
 /// The right to answer a request. If dropped without an answer, it answers EIO.
 pub(crate) struct Reply {
@@ -103,7 +75,7 @@ impl Reply {
     /// Answers with an error of the file system. A failure of the device is also logged, as the
     /// caller gets only an errno.
     fn failed(self, e: &FsError) {
-        if matches!(e, FsError::Device(_)) && TOLD.may_tell() {
+        if matches!(e, FsError::Device(_)) {
             tracing::error!("a request failed: {e}");
         }
         self.error(e.errno());

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use stetfs_block::{BlockError, Direct, OpenOptions, Span, Uring};
-use stetfs_ext4::{Fs, FsError, FsOptions, Result};
+use stetfs_ext4::{Fs, FsError, FsOptions, Result, read_superblock};
 
 use stetfs_journal::Composition;
 use stetfs_journal::region::RegionSource;
@@ -161,6 +161,16 @@ impl ReadDevices {
     /// Whether the volume is in an Android sparse image.
     pub fn is_sparse(&self) -> bool {
         self.disk.is_sparse()
+    }
+
+    /// The volume's label; empty if there is none, or if it cannot be read. Bytes that are not
+    /// UTF-8 are replaced.
+    pub fn label(&self) -> String {
+        let found = read_superblock(&*self.disk.view());
+        found.map_or_else(
+            |_| String::new(),
+            |sb| String::from_utf8_lossy(sb.label()).into_owned(),
+        )
     }
 
     /// Replays the journal, and finishes operations that a crash interrupted. Opens no files.
