@@ -66,8 +66,8 @@ impl Fs {
     /// Gives a locked inode a name in a locked directory, according to the plan.
     ///
     /// # Errors
-    /// ENOSPC, EDQUOT: nothing was changed then. `Corrupt` if the inode has all links that its field
-    /// can hold, which is more than [`link`](Self::link) allows. Errors of the device.
+    /// ENOSPC, EDQUOT: nothing was changed then. `Corrupt` if the inode has all links that its
+    /// field can hold, which is more than [`link`](Self::link) allows. Errors of the device.
     pub(crate) fn link_in(
         &self,
         ctx: &Ctx,
@@ -156,8 +156,8 @@ mod tests {
         fsck(&device);
     }
 
-    /// The links of a log count beyond those of users, up to what an inode can hold. Damage does not
-    /// end the process.
+    /// The links of a log count beyond those of users, up to what an inode can hold. Damage does
+    /// not end the process.
     #[test]
     fn more_links_than_an_inode_holds_are_damage() {
         let fs = open(&mkfs(16, &Mkfs::blocks(1024)));
