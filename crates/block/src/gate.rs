@@ -13,6 +13,8 @@ use crate::stats::Stats;
 #[derive(Default)]
 struct State {
     shut: bool,
+    /// The bytes whose writes wait, while it is shut; none means everything.
+    only: Option<Range<u64>>,
     /// Number of requests that wait.
     waiting: usize,
 }
@@ -39,13 +41,29 @@ impl<D: BlockDevice> Gate<D> {
 
     /// Shuts the gate for requests that come from now on.
     pub fn shut(&self) -> Shut<'_, D> {
-        self.state.lock().shut = true;
+        self.close(None)
+    }
+
+    /// Shuts the gate for writes to these bytes that come from now on. Other writes, and flushes,
+    /// pass.
+    pub fn shut_at(&self, bytes: Range<u64>) -> Shut<'_, D> {
+        self.close(Some(bytes))
+    }
+
+    fn close(&self, only: Option<Range<u64>>) -> Shut<'_, D> {
+        let mut state = self.state.lock();
+        (state.shut, state.only) = (true, only);
         Shut(self)
     }
 
     fn pass(&self) {
+        self.pass_with(|only| only.is_none());
+    }
+
+    /// Waits while the gate is shut for a request; `concerns` gets the bytes that it is shut for.
+    fn pass_with(&self, concerns: impl Fn(Option<&Range<u64>>) -> bool) {
         let mut state = self.state.lock();
-        if !state.shut {
+        if !state.shut || !concerns(state.only.as_ref()) {
             return;
         }
         state.waiting += 1;
@@ -82,7 +100,13 @@ impl<D: BlockDevice> BlockDevice for Gate<D> {
     }
 
     fn write_batch(&self, writes: &[Write<'_>]) -> Result<()> {
-        self.pass();
+        self.pass_with(|only| {
+            only.is_none_or(|only| {
+                let touches =
+                    |w: &Write<'_>| w.offset < only.end && only.start < w.offset + w.len();
+                writes.iter().any(touches)
+            })
+        });
         self.inner.write_batch(writes)
     }
 

@@ -141,7 +141,7 @@ fn fua_takes_the_place_of_flushes() {
     };
     for journal in [
         "zjournal,lanes=2",
-        "zjournal,lanes=2,data=journal",
+        "zjournal,lanes=2,data=journal,commits=apart",
         "ijournal",
         "ordered",
     ] {

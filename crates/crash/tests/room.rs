@@ -23,7 +23,7 @@ const JOURNALS: [&str; 9] = [
     "ldj,compress=zstd",
     "stet",
     "zjournal",
-    "zjournal,data=journal,lanes=2",
+    "zjournal,data=journal,lanes=2,commits=apart",
     "zjournal,data=journal,codec=frames,compress=zstd,lanes=3",
     "zjournal,data=journal,codec=frames,compress=zstd,lanes=10",
 ];

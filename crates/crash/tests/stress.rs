@@ -80,7 +80,7 @@ fn what_was_acknowledged_survives_kills() {
             "data,sync=file",
             "stet",
             "zjournal,lanes=2",
-            "zjournal,data=journal,lanes=2",
+            "zjournal,data=journal,lanes=2,commits=apart",
         ],
     );
 }

@@ -86,6 +86,10 @@ faults! {
     one_directional_edge,
     /// A group ends its changes although a transaction outside it is chained to it.
     group_early,
+    /// A transaction is written to its lane although the one before it is not durable.
+    out_of_turn,
+    /// A sync is answered before the callbacks of its transactions have run.
+    answer_unsettled,
     /// A snapshot lacks the image of a block that another lane changes while the snapshot is taken.
     skip_capture,
     /// The frames of a commit are written with FUA although earlier writes are not durable.

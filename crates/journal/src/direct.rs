@@ -135,7 +135,7 @@ impl Medium for Nowhere {
         Ok(())
     }
 
-    fn one_flush(&self) -> bool {
+    fn flush_seals(&self) -> bool {
         false
     }
 

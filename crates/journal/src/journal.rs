@@ -37,7 +37,7 @@ impl Journal {
             engine: Arc::clone(&engine),
             threads: Mutex::new(Vec::new()),
         };
-        for (name, run) in Engine::threads() {
+        for (name, run) in engine.threads() {
             let engine = Arc::clone(&engine);
             let thread = thread::Builder::new()
                 .name(name.into())

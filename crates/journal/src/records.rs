@@ -67,7 +67,7 @@ impl Journal {
     /// The device's; the journal has then stopped.
     pub fn flush_shared(&self) -> Result<()> {
         self.engine().base.check()?;
-        self.engine().clock.flush_shared()
+        self.engine().flush_for_records()
     }
 
     /// A mark for writes that are complete, to ask [`is_flushed`](Self::is_flushed) about later.
@@ -153,13 +153,13 @@ impl Records<'_> {
         record: &[u8],
         pages: &[(BlockNr, PageRef)],
     ) -> Result<()> {
-        let Engine { base, clock, .. } = self.engine;
+        let base = &self.engine.base;
         // The failure that stopped the journal may concern data that the record describes.
         base.check()?;
         self.engine.must_be_awake("a record is to be written")?;
         let written = self
             .log
-            .write_durably(place, record, pages, &|| clock.flush_shared());
+            .write_durably(place, record, pages, &|| self.engine.flush_for_records());
         let bytes = written.inspect_err(|e| base.stop(Some(e.clone())))?;
         let counters = &base.counters;
         bump(&counters.file_records, 1);

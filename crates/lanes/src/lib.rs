@@ -24,6 +24,10 @@ impl Ordering for ByThread {
         self.0
     }
 
+    fn commits_apart(&self) -> bool {
+        true
+    }
+
     fn lane(&self) -> Lane {
         Lane(thread_number() % self.0)
     }

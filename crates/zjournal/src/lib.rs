@@ -14,6 +14,10 @@ use stetfs_sync::{processors, served_processor, thread_number};
 const ON_WRITE: &str = "on-write";
 const PROACTIVE: &str = "proactive";
 
+/// Values of `commits`.
+const APART: &str = "apart";
+const TOGETHER: &str = "together";
+
 /// Values of `groups`.
 const CORE: &str = "core";
 const PLAIN: &str = "plain";
@@ -29,8 +33,10 @@ struct ByProcessor {
     /// The option `lanes` was given.
     asked: bool,
     copies: Copies,
+    /// Each lane has commit leaders of its own.
+    commits_apart: bool,
     /// Each lane has block groups of its own.
-    apart: bool,
+    groups_apart: bool,
 }
 
 impl Ordering for ByProcessor {
@@ -47,7 +53,11 @@ impl Ordering for ByProcessor {
     }
 
     fn keeps_apart(&self) -> bool {
-        self.apart
+        self.groups_apart
+    }
+
+    fn commits_apart(&self) -> bool {
+        self.commits_apart
     }
 
     fn lane(&self) -> Lane {
@@ -67,7 +77,8 @@ impl ByProcessor {
                 Some(PROACTIVE) => Copies::Proactive,
                 _ => Copies::OnWrite,
             },
-            apart: journal.value("groups") == Some(CORE),
+            commits_apart: journal.value("commits") == Some(APART),
+            groups_apart: journal.value("groups") == Some(CORE),
         }
     }
 }
@@ -77,6 +88,12 @@ static CORES: Part = Part {
     name: "cores",
     help: "a lane of transactions for each processor",
     options: &[
+        OptionDef {
+            name: "commits",
+            values: "together|apart",
+            help: "who leads commits: one thread for all lanes, or one for each lane (together)",
+            check: |value| one_of(&[TOGETHER, APART], value),
+        },
         OptionDef {
             name: "copies",
             values: "on-write|proactive",
@@ -176,12 +193,20 @@ mod tests {
     }
 
     #[test]
+    fn commits_are_led_together_or_apart() {
+        let apart = |text: &str| journal(text).ordering().commits_apart();
+        assert!(apart("zjournal,commits=apart") && !apart("zjournal"));
+        assert!(!apart("zjournal,commits=together"));
+    }
+
+    #[test]
     fn a_thread_keeps_its_lane() {
         let order = ByProcessor {
             lanes: 3,
             asked: true,
             copies: Copies::OnWrite,
-            apart: false,
+            commits_apart: false,
+            groups_apart: false,
         };
         let (first, again) = (order.lane(), order.lane());
         assert_eq!(first, again);

@@ -108,6 +108,32 @@ pub(super) const ALL: &[Fault] = &[
         )],
     },
     Fault {
+        name: "out-of-turn",
+        what: "a transaction is written though the one before it in its lane is not durable",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.out_of_turn = true,
+        trials: &[
+            Trial::Model(
+                "lanes",
+                "a_transaction_that_is_written_out_of_turn_is_found",
+            ),
+            Trial::Suite("journal/tests/apart.rs", "a_lane_is_written_in_its_order"),
+        ],
+    },
+    Fault {
+        name: "answer-unsettled",
+        what: "a sync is answered before the callbacks of its transactions have run",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.answer_unsettled = true,
+        trials: &[
+            Trial::Model("lanes", "an_answer_before_the_callbacks_is_found"),
+            Trial::Suite(
+                "journal/tests/apart.rs",
+                "an_answer_comes_after_the_callbacks",
+            ),
+        ],
+    },
+    Fault {
         name: "skip-capture",
         what: "a snapshot lacks the image of a block that another lane changes meanwhile",
         from: Origin::Invented,

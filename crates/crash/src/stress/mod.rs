@@ -173,7 +173,7 @@ pub const JOURNALS: [&str; 11] = [
     "ldj",
     "stet",
     "zjournal,lanes=2",
-    "zjournal,data=journal,lanes=2",
+    "zjournal,data=journal,lanes=2,commits=apart",
 ];
 
 impl Default for Settings {

@@ -81,7 +81,7 @@ impl Engine {
                 self.space.signal.ask();
             }
             if something {
-                self.syncs.commits.want_commit();
+                self.want_commit(lane.lane);
             }
             // Everything that makes room signals. The timeout only limits the cost of a missed
             // signal.
@@ -151,7 +151,7 @@ impl Engine {
             tx.drained.notify_all();
         } else if phase.takes_handles() && last && big {
             // Commits a large transaction early, before a handle has to wait for room.
-            self.syncs.commits.want_commit();
+            self.want_commit(tx.id.lane);
         }
     }
 }

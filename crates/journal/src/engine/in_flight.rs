@@ -10,7 +10,7 @@ use stetfs_block::WriteList;
 use super::base::Base;
 use super::log_space::{Durable, LogSpace, Pending};
 use crate::error::Result;
-use crate::ids::{Ino, TxId};
+use crate::ids::{Ino, Stamp, TxId};
 use crate::policy::{Encoded, HomeImage, Medium};
 use crate::stats::{bump, micros};
 use crate::tx::{Snapshot, Tx, TxRest};
@@ -18,6 +18,8 @@ use crate::tx::{Snapshot, Tx, TxRest};
 /// A transaction whose snapshot is taken.
 pub(super) struct InFlight {
     tx: Arc<Tx>,
+    /// The stamp of its first handle.
+    opened: Stamp,
     pub(super) snapshot: Snapshot,
     rest: TxRest,
 }
@@ -44,8 +46,13 @@ pub(super) fn joined<'a>(
 }
 
 impl InFlight {
-    pub(super) fn new(tx: Arc<Tx>, snapshot: Snapshot, rest: TxRest) -> InFlight {
-        InFlight { tx, snapshot, rest }
+    pub(super) fn new(tx: Arc<Tx>, opened: Stamp, snapshot: Snapshot, rest: TxRest) -> InFlight {
+        InFlight {
+            tx,
+            opened,
+            snapshot,
+            rest,
+        }
     }
 
     pub(super) fn id(&self) -> TxId {
@@ -68,15 +75,15 @@ impl InFlight {
         space: &'e LogSpace,
         reserved: u64,
     ) -> Result<LaidOut<'e>> {
-        let (lane, tx) = (self.tx.id.lane, &self.snapshot);
-        let (at, encoded) = space.lay_out(lane, reserved, |medium, at| {
+        let (id, tx) = (self.tx.id, &self.snapshot);
+        let (at, encoded) = space.lay_out(id, reserved, |medium, at| {
             base.codec.encode(tx, &mut |from, blocks| {
                 medium.write_early(medium.advance(at, from), blocks)
             })
         })?;
         Ok(LaidOut {
             flight: self,
-            medium: &*space.ring(lane)?.medium,
+            medium: &*space.ring(id.lane)?.medium,
             at,
             encoded,
         })
@@ -149,7 +156,12 @@ impl LaidOut<'_> {
             at,
             encoded,
         } = self;
-        let InFlight { tx, snapshot, rest } = flight;
+        let InFlight {
+            tx,
+            opened,
+            snapshot,
+            rest,
+        } = flight;
         tx.sealed()?;
         let homes = snapshot.images.iter().map(|i| i.nr).collect();
         let places = medium.places(at, &encoded)?;
@@ -169,6 +181,7 @@ impl LaidOut<'_> {
         });
         Ok(Durable {
             stamp: snapshot.stamp,
+            opened,
             floor: snapshot.floor,
             edges: snapshot.edges,
             images: images.collect(),

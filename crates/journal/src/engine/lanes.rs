@@ -200,8 +200,13 @@ impl Lanes {
 
     /// A point that covers every change made before the call.
     pub(crate) fn everything(&self) -> CommitPoint {
+        self.everything_of(|_| true)
+    }
+
+    /// A point that covers every change made before the call in the lanes that `of_lane` selects.
+    pub(super) fn everything_of(&self, of_lane: impl Fn(Lane) -> bool) -> CommitPoint {
         let mut point = CommitPoint::none();
-        for lane in &self.lanes {
+        for lane in self.lanes.iter().filter(|lane| of_lane(lane.lane)) {
             point.add(lane.run().tx.id);
         }
         point
@@ -222,9 +227,11 @@ impl Lanes {
         blocks.sum()
     }
 
-    /// The time of the first handle of each running transaction that has something to commit.
-    pub(super) fn touched(&self) -> impl Iterator<Item = Instant> {
-        self.lanes.iter().filter_map(|lane| {
+    /// The time of the first handle of each running transaction that has something to commit, in
+    /// the lanes that `of_lane` selects.
+    pub(super) fn touched(&self, of_lane: impl Fn(Lane) -> bool) -> impl Iterator<Item = Instant> {
+        let lanes = self.lanes.iter().filter(move |lane| of_lane(lane.lane));
+        lanes.filter_map(|lane| {
             let run = lane.run();
             let touched = run.tx.state.lock().touched;
             touched.filter(|_| !run.tx.is_untouched())

@@ -1,5 +1,5 @@
 //! The engine, which runs every block-journal scheme: lanes with a running transaction each, a
-//! commit thread, a sync thread and a checkpoint thread.
+//! commit thread for all or for each, a sync thread and a checkpoint thread.
 //!
 //! Each part owns its fields and uses those above it in this table. Operations that need several
 //! parts are methods of [`Engine`]:
@@ -8,7 +8,7 @@
 //! | --- | --- |
 //! | [`Base`] | device, cache, settings, counters; the stop of the journal |
 //! | [`FlushClock`] | the flush under way, and the threads that share it |
-//! | [`Validity`] | the valid front of each lane |
+//! | [`Validity`] | the valid and the settled front of each lane |
 //! | [`LogSpace`] | rings, heads, tails, the checkpoint list, memory |
 //! | [`Lanes`], [`Preparer`] | running transactions, their chains, stamps |
 //! | [`RecordState`] | records of files: horizon, recorded data, the gate |
@@ -52,7 +52,7 @@ mod validity;
 
 use std::sync::Arc;
 
-use stetfs_ondisk::num::{count32, to_usize};
+use stetfs_ondisk::num::{count16, count32, to_usize};
 use stetfs_sync::plain::Mutex;
 
 use crate::error::Result;
@@ -71,7 +71,7 @@ use syncs::Syncs;
 use validity::Validity;
 
 /// The main function of a journal's thread.
-type ThreadMain = fn(&Engine);
+type ThreadMain = Box<dyn FnOnce(&Engine) + Send>;
 
 /// The parts of a running journal.
 pub(crate) struct Engine {
@@ -107,12 +107,17 @@ impl Engine {
         let next = || next.iter().copied();
         let base = Arc::new(Base::new(cache, codec, config));
         let config = &base.config;
+        // Transactions that supersede records are committed one after the other (record.F4).
+        let queues = match ordering.commits_apart() && records.is_none() {
+            true => count16(media.len()),
+            false => 1,
+        };
         let engine = Arc::new(Engine {
-            clock: FlushClock::new(Arc::clone(&base)),
+            clock: FlushClock::new(Arc::clone(&base), queues > 1),
             validity: Validity::new(next()),
             lanes: Lanes::new(ordering, next(), config.first_stamp, config.canary),
             records: RecordState::new(records, config.hold_horizon),
-            syncs: Syncs::new(config.commit_secs, config.canary),
+            syncs: Syncs::new(queues, config.commit_secs, config.canary),
             preparer: Mutex::new(Preparer::the_only_one()),
             space: LogSpace::new(Arc::clone(&base), media, home),
             base,
@@ -124,12 +129,16 @@ impl Engine {
 
     /// The threads of a journal: the name of each, and its function, which runs until the journal
     /// ends.
-    pub(crate) fn threads() -> [(&'static str, ThreadMain); 3] {
-        [
-            ("stet-commit", Engine::commit_loop),
-            ("stet-sync", Engine::plain_loop),
-            (CHECKPOINT_THREAD, Engine::checkpoint_loop),
-        ]
+    pub(crate) fn threads(&self) -> Vec<(&'static str, ThreadMain)> {
+        let mut threads: Vec<(&'static str, ThreadMain)> = vec![
+            ("stet-sync", Box::new(Engine::plain_loop)),
+            (CHECKPOINT_THREAD, Box::new(Engine::checkpoint_loop)),
+        ];
+        for queue in 0..self.syncs.queues() {
+            let commits = move |engine: &Engine| engine.commit_loop(queue);
+            threads.push(("stet-commit", Box::new(commits)));
+        }
+        threads
     }
 
     /// Has the threads end.
@@ -181,6 +190,7 @@ impl Engine {
 impl Wake for Engine {
     fn wake_all(&self) {
         self.lanes.wake();
+        self.validity.wake();
         self.records.gate().stop();
         self.syncs.wake();
         self.space.wake();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Engine;
 use super::in_flight::InFlight;
 use super::lanes::{LaneState, Preparer};
-use crate::error::Result;
+use crate::error::{JournalError, Result};
 use crate::ids::{CommitPoint, Ino, Lane, Stamp, TxId};
 use crate::tx::{Snapshot, Tx, TxRest};
 
@@ -16,8 +16,9 @@ type Members<'s> = Vec<(&'s LaneState, Arc<Tx>)>;
 /// A group whose snapshots are taken.
 pub(super) struct Prepared {
     pub(super) group: Vec<InFlight>,
-    /// Requested transactions that hold nothing.
-    pub(super) empty: Vec<TxId>,
+    /// The transactions that must be valid before the request is answered: those of the group, and
+    /// requested ones that other threads are committing (commit.A1).
+    pub(super) needed: CommitPoint,
     /// Inodes with data in records that the group supersedes; their home locations may be older
     /// (record.F4).
     pub(super) recorded: Vec<Ino>,
@@ -41,11 +42,12 @@ impl Engine {
     /// `Aborted` if the point names a lane that does not exist, or for an impossible state (tx.T6).
     pub(super) fn prepare(&self, point: &CommitPoint) -> Result<Prepared> {
         let preparer = &mut *self.preparer.lock();
-        let (members, empty) = self.lock_group(point, preparer)?;
+        let members = self.lock_group(point, preparer)?;
+        let needed = self.needed(point, &members)?;
         if members.is_empty() {
             return Ok(Prepared {
                 group: Vec::new(),
-                empty,
+                needed,
                 recorded: Vec::new(),
             });
         }
@@ -72,21 +74,49 @@ impl Engine {
         }
         Ok(Prepared {
             group,
-            empty,
+            needed,
             recorded,
         })
     }
 
+    /// The transactions that must be valid before a request for `point` is answered. A running
+    /// transaction that is not in the group holds nothing, so the one before it counts in its
+    /// place.
+    ///
+    /// # Errors
+    /// `Aborted` if one of them, or one that the group depends on, is neither in the group nor
+    /// committed by another thread (commit.A1), an impossible state.
+    fn needed(&self, point: &CommitPoint, members: &Members<'_>) -> Result<CommitPoint> {
+        let mut needed = CommitPoint::none();
+        let is_member = |tx| members.iter().any(|(_, member)| member.id == tx);
+        for tx in point.iter() {
+            let running = self.lanes.lane(tx.lane)?.run().tx().id;
+            let holds_nothing = tx == running && !is_member(tx);
+            let seq = tx.seq - u64::from(holds_nothing);
+            needed.add(TxId { seq, ..tx });
+        }
+        for (_, tx) in members {
+            needed.add(tx.id);
+            needed.merge(&tx.state.lock().edges);
+        }
+        for tx in needed.iter() {
+            let running = self.lanes.lane(tx.lane)?.run().tx().id;
+            if tx.seq >= running.seq && !is_member(tx) {
+                return Err(JournalError::Aborted(format!(
+                    "commit.A1: a commit leaves out transaction {} of lane {}, which it was asked \
+                     for",
+                    tx.seq, tx.lane.0
+                )));
+            }
+        }
+        Ok(needed)
+    }
+
     /// Locks the running transactions that must commit together, waits for their handles, and ends
     /// the changes of all at once (tx.T4). No lane opens before all their snapshots are taken.
-    /// Returns the group, and the requested transactions that hold nothing.
-    fn lock_group(
-        &self,
-        point: &CommitPoint,
-        preparer: &mut Preparer,
-    ) -> Result<(Members<'_>, Vec<TxId>)> {
+    /// Requested transactions that hold nothing are left out.
+    fn lock_group(&self, point: &CommitPoint, preparer: &mut Preparer) -> Result<Members<'_>> {
         let mut members: Members<'_> = Vec::new();
-        let mut empty = Vec::new();
         // A transaction without changes supersedes records, too.
         let supersedes = self.records.recorded_since().is_some();
         loop {
@@ -107,7 +137,6 @@ impl Engine {
                     continue;
                 }
                 if run.tx().is_untouched() && !supersedes {
-                    empty.push(run.tx().id);
                     continue;
                 }
                 members.push((lane, run.lock(preparer)?));
@@ -122,7 +151,7 @@ impl Engine {
             // Handles that stopped meanwhile, and handles of other lanes, may have chained more
             // transactions.
             if self.end_changes(&members, preparer)? {
-                return Ok((members, empty));
+                return Ok(members);
             }
         }
     }
@@ -164,8 +193,8 @@ impl Engine {
         }
         base.point("snapshot-not-indexed");
         let homes: Vec<u64> = snapshot.images.iter().map(|i| i.nr).collect();
-        self.space.list_snapshot(tx.id, opened, &homes)?;
-        Ok(InFlight::new(Arc::clone(tx), snapshot, rest))
+        self.space.list_snapshot(tx.id, stamp, opened, &homes)?;
+        Ok(InFlight::new(Arc::clone(tx), opened, snapshot, rest))
     }
 
     /// The lowest opening stamp of the transactions that are not valid yet: of running ones only

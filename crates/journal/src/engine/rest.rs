@@ -84,7 +84,7 @@ impl Engine {
             true => self.base.stopped_by().map_or(Ok(()), Err),
             false => commit_all(),
         };
-        let commits = self.syncs.commits.close();
+        let commits = self.syncs.close_commits();
         // A log at rest is already empty and retired.
         if !stopped && !self.records.gate().is_resting() {
             result = result

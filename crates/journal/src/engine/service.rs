@@ -12,7 +12,7 @@ use super::Engine;
 use super::config::{Done, Wait};
 use super::syncs::{Leader, Queue, Requests, Role, Waiter};
 use crate::error::Result;
-use crate::ids::{CommitPoint, Ino};
+use crate::ids::{CommitPoint, Ino, Lane};
 use crate::stats::bump;
 
 /// The point and the inodes that cover all these requests.
@@ -31,8 +31,8 @@ fn union(waiters: &[Waiter]) -> (CommitPoint, Vec<Ino>) {
 /// The kinds of service, each with its queue.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Service {
-    /// Commits, on request, by size and by time.
-    Commits,
+    /// Commits, on request, by size and by time: the queue of this number.
+    Commits(usize),
     /// Writes of data and a flush, for requests that need no commit.
     Plain,
 }
@@ -40,7 +40,7 @@ enum Service {
 impl Engine {
     fn queue(&self, service: Service) -> &Queue {
         match service {
-            Service::Commits => &self.syncs.commits,
+            Service::Commits(queue) => self.syncs.commits(queue),
             Service::Plain => &self.syncs.plain,
         }
     }
@@ -52,10 +52,11 @@ impl Engine {
         if let Err(e) = base.check() {
             return done(Err(e));
         }
-        let service = match self.validity.holds(&upto) {
-            true => Service::Plain,
-            false => Service::Commits,
-        };
+        // A commit takes all that the request names, whichever of its queues it is in.
+        let first = self.validity.unsettled(&upto);
+        let service = first.map_or(Service::Plain, |tx| {
+            Service::Commits(self.syncs.queue_of(tx.lane))
+        });
         let queue = self.queue(service);
         self.syncs.begins_to_wait();
         match queue.ask(upto, data, wait, done) {
@@ -107,9 +108,24 @@ impl Engine {
         self.serve_all(Service::Plain, || Duration::from_secs(1));
     }
 
-    /// The commit thread.
-    pub(super) fn commit_loop(&self) {
-        self.serve_all(Service::Commits, || self.next_periodic());
+    /// The commit thread of a queue.
+    pub(super) fn commit_loop(&self, queue: usize) {
+        self.serve_all(Service::Commits(queue), || self.next_periodic(queue));
+    }
+
+    /// Asks for a commit of a lane's running transaction, for which no caller waits.
+    pub(super) fn want_commit(&self, lane: Lane) {
+        self.syncs.commits(self.syncs.queue_of(lane)).want_commit();
+    }
+
+    /// Makes earlier writes durable for a thread that syncs files by records.
+    ///
+    /// # Errors
+    /// The device's; the journal has then stopped.
+    pub(crate) fn flush_for_records(&self) -> Result<()> {
+        let flushed = self.clock.flush()?;
+        bump(&self.base.counters.file_flushes, u64::from(flushed));
+        Ok(())
     }
 
     /// Serves a queue until the journal ends, on request or after `idle` without one.
@@ -131,7 +147,7 @@ impl Engine {
         let requests = queue.take();
         let begun = Instant::now();
         let done = match service {
-            Service::Commits => self.commit_for(&requests),
+            Service::Commits(queue) => self.commit_for(queue, &requests),
             Service::Plain => self.flush_for(&requests),
         };
         // No caller is told of success after a stop: the error that stopped the journal may concern
@@ -165,12 +181,13 @@ impl Engine {
     }
 
     /// Commits once. Returns whether there was anything to commit.
-    fn commit_for(&self, requests: &Requests) -> Result<bool> {
+    fn commit_for(&self, queue: usize, requests: &Requests) -> Result<bool> {
         let (mut point, inos) = union(&requests.waiters);
-        if requests.commit || self.next_periodic().is_zero() {
-            point.merge(&self.lanes.everything());
+        if requests.commit || self.next_periodic(queue).is_zero() {
+            let is_mine = |lane| self.syncs.serves(queue, lane);
+            point.merge(&self.lanes.everything_of(is_mine));
         }
-        let committed = !self.validity.holds(&point) && self.commit_group(&point, &inos)?;
+        let committed = !self.validity.has_settled(&point) && self.commit_group(&point, &inos)?;
         if !committed && !requests.waiters.is_empty() {
             // All is durable already, or there is nothing to commit: data that was written home
             // still needs a flush.
@@ -181,15 +198,17 @@ impl Engine {
 
     fn flush_data(&self, inos: &[Ino]) -> Result<()> {
         self.base.write_data(inos, &WriteList::new())?;
-        self.clock.flush()
+        self.clock.flush().map(drop)
     }
 
-    /// The time until the oldest running transaction with changes is due for its periodic commit.
-    fn next_periodic(&self) -> Duration {
+    /// The time until the oldest running transaction with changes, of the lanes of a queue, is due
+    /// for its periodic commit.
+    fn next_periodic(&self, queue: usize) -> Duration {
         let period = self.syncs.period();
         let now = Instant::now();
         let recorded = self.records.recorded_since();
-        let first = self.lanes.touched().chain(recorded).min();
+        let is_mine = |lane| self.syncs.serves(queue, lane);
+        let first = self.lanes.touched(is_mine).chain(recorded).min();
         first.map_or(period, |first| {
             period.saturating_sub(now.duration_since(first))
         })

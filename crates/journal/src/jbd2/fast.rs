@@ -123,10 +123,9 @@ impl Jbd2Log {
         let device = self.device();
         let encoded = codec.encode(&snapshot, &mut |_, _| Ok(()))?;
         ring.blocks(at, &encoded, true)?.submit(&**device)?;
-        ring.seal(at, &encoded, true)?;
-        if ring.one_flush() {
-            device.flush()?;
+        match ring.flush_seals() {
+            true => Ok(device.flush()?),
+            false => ring.seal(at, &encoded, true),
         }
-        Ok(())
     }
 }

@@ -132,7 +132,7 @@ impl Medium for Jbd2Ring {
         self.area.write(places.zip(blocks))
     }
 
-    fn one_flush(&self) -> bool {
+    fn flush_seals(&self) -> bool {
         self.async_commit
     }
 

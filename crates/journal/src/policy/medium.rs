@@ -61,14 +61,21 @@ pub trait Medium: Send + Sync {
         let _ = (at, tx);
         Ok(WriteList::new())
     }
+    /// Whether a flush of the device seals: a transaction is durable once one that began after its
+    /// [`blocks`](Self::blocks) were written has ended, or once they are written with FUA. One
+    /// flush is then enough for all transactions written before it. Data that must be durable
+    /// before the transaction counts (ordered data) needs a flush of its own.
+    fn flush_seals(&self) -> bool;
     /// Makes a transaction at `at` durable by the rules of its format, once its
-    /// [`blocks`](Self::blocks) are written. With `barrier`, all earlier writes to the device are
-    /// durable on return, too. If [`one_flush`](Self::one_flush) says so, that holds for
-    /// transactions of other lanes of the log as well, and one call is enough for all.
+    /// [`blocks`](Self::blocks) are written, where no flush seals. With `barrier`, all earlier
+    /// writes to the device are durable on return, too.
     ///
     /// # Errors
     /// The device's; it is then unknown whether the transaction is durable.
-    fn seal(&self, at: u64, tx: &Encoded, barrier: bool) -> Result<()>;
+    fn seal(&self, at: u64, tx: &Encoded, barrier: bool) -> Result<()> {
+        let _ = (at, tx, barrier);
+        Ok(())
+    }
     /// Notes that a write of so many bytes to the log, with the writes joined to it, took `time`.
     fn sent(&self, bytes: u64, time: Duration) {
         let _ = (bytes, time);
@@ -93,9 +100,6 @@ pub trait Medium: Send + Sync {
         let place = |i: u32| self.place(self.advance(at, u64::from(i)));
         images.map(|image| image.map(place).transpose()).collect()
     }
-    /// Whether a commit takes one flush, its seal included. Data that must be durable before the
-    /// transaction counts (ordered data) then needs a flush of its own.
-    fn one_flush(&self) -> bool;
     /// Sets the stamp up to which records of files are superseded. The next
     /// [`set_tail`](Self::set_tail) writes it. It never falls.
     fn set_horizon(&self, horizon: Stamp) {

@@ -34,6 +34,11 @@ pub trait Ordering: Send + Sync {
     fn keeps_apart(&self) -> bool {
         false
     }
+    /// Whether each lane has commit leaders of its own, so that commits of lanes that share nothing
+    /// go side by side. Else one leader at a time commits what all callers ask for.
+    fn commits_apart(&self) -> bool {
+        false
+    }
     /// The lane of the calling thread's next handle, modulo the number of lanes of the log.
     fn lane(&self) -> Lane;
 }

@@ -104,8 +104,8 @@ impl Medium for RegionRing {
         ))
     }
 
-    fn one_flush(&self) -> bool {
-        true
+    fn flush_seals(&self) -> bool {
+        false
     }
 
     fn set_horizon(&self, horizon: Stamp) {

@@ -143,13 +143,6 @@ impl Medium for StetRing {
         self.area().list(placed)
     }
 
-    fn seal(&self, _at: u64, _tx: &Encoded, barrier: bool) -> Result<()> {
-        if barrier {
-            self.area().device().flush()?;
-        }
-        Ok(())
-    }
-
     fn sent(&self, bytes: u64, time: Duration) {
         self.pace.wrote(bytes, time);
     }
@@ -167,7 +160,7 @@ impl Medium for StetRing {
         Ok(())
     }
 
-    fn one_flush(&self) -> bool {
+    fn flush_seals(&self) -> bool {
         true
     }
 

@@ -60,9 +60,6 @@ impl Medium for Ring {
         }
         Ok(list)
     }
-    fn seal(&self, _: u64, _: &Encoded, _: bool) -> Result<()> {
-        Ok(self.device.flush()?)
-    }
     fn place(&self, at: u64) -> Result<Place> {
         super::area(self.device.clone()).place(self.lane, at)
     }
@@ -73,7 +70,7 @@ impl Medium for Ring {
         }
         Ok(())
     }
-    fn one_flush(&self) -> bool {
+    fn flush_seals(&self) -> bool {
         true
     }
     fn set_tail(&self, tail: LogTail, _: bool) -> Result<()> {

@@ -41,6 +41,9 @@ impl Ordering for Lanes {
     fn copies(&self) -> Copies {
         self.copies
     }
+    fn commits_apart(&self) -> bool {
+        true
+    }
     fn lane(&self) -> Lane {
         Lane(LANE.get())
     }
@@ -186,6 +189,13 @@ impl Volume {
         let blank = vec![0; BS * frame.blocks as usize];
         device.write(frame.at * BS as u64, &blank).unwrap();
         device
+    }
+
+    /// The bytes of a lane's ring on the device.
+    pub fn ring(&self, lane: u16) -> std::ops::Range<u64> {
+        let device: Arc<dyn BlockDevice> = Arc::new(self.device.fork());
+        let medium = &self.log(&device).media[usize::from(lane)];
+        medium.first() * BS as u64..medium.end() * BS as u64
     }
 
     /// Recovers a copy of the device.

@@ -19,7 +19,7 @@ use stetfs_sync::plain::shuttle::{Config, FailurePersistence, Runner};
 /// The number of orders of each model, unless the environment sets it.
 const SCHEDULES: usize = 1000;
 /// The most orders that are tried to find one that fails.
-const SEARCH: usize = 100_000;
+const SEARCH: usize = 400_000;
 /// The number of orders with one seed: a fifth at random, the rest by PCT.
 const ROUND: usize = 500;
 /// The number of points where PCT changes priorities, one for each round in turn.

@@ -4,6 +4,9 @@
 //!
 //! The whole journal runs. A handle gives each block that it changes its next version.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use stetfs_block::BlockDevice;
 use stetfs_journal::Canary;
 
@@ -122,6 +125,40 @@ fn tails(canary: Canary) {
     judge(&v, false);
 }
 
+/// A lane commits a block that it alone changes, and one that it shares with a lane whose commits
+/// another thread leads. Only the callback of a commit tells of the first.
+fn apart(canary: Canary) {
+    let v = Volume::new(2, 0, canary);
+    change(&v, 0, &[OWN]);
+    change(&v, 1, &[OWN + 1]);
+    v.disk.begin();
+    let works: [fn(&Volume); 3] = [
+        |v| change(v, 0, &[SHARED, OWN]),
+        |v| settles(v, &[SHARED, OWN + 1]),
+        |v| settles(v, &[OWN + 1]),
+    ];
+    together(&v, works);
+    judge(&v, false);
+}
+
+/// As [`change`] in lane 1, with a callback that has run when the answer comes.
+fn settles(v: &Volume, blocks: &[u64]) {
+    on(1);
+    let handle = v.journal.begin(blocks.len() as u32).unwrap();
+    let versions: Vec<_> = blocks
+        .iter()
+        .map(|nr| (*nr, v.raise(&handle, *nr)))
+        .collect();
+    let ran = Arc::new(AtomicBool::new(false));
+    let runs = Arc::clone(&ran);
+    handle.after_commit(Box::new(move || runs.store(true, Ordering::SeqCst)));
+    sync(&v.journal, handle.stop(), Vec::new(), true).unwrap();
+    assert!(ran.load(Ordering::SeqCst), "unsettled: no callback has run");
+    for (nr, version) in versions {
+        v.acks.give(nr, version);
+    }
+}
+
 /// A file is synced by records and by commits, while checkpoints run.
 fn records(canary: Canary) {
     let file = File::new(canary);
@@ -142,6 +179,11 @@ fn records(canary: Canary) {
 #[test]
 fn lanes_that_share_a_block_lose_nothing() {
     holds("lanes", || shared(Canary::default()));
+}
+
+#[test]
+fn commits_of_two_leaders_stand_beside_each_other() {
+    holds("apart", || apart(Canary::default()));
 }
 
 #[test]
@@ -178,6 +220,21 @@ fn an_image_that_is_not_captured_is_found() {
 fn a_group_that_ends_too_early_is_found() {
     let model = || shared(with(|canary| canary.group_early = true));
     fails_with("group-early", model, &["torn", "lost", "commit.A1"]);
+}
+
+/// Without commit.A2: a transaction is written although the one before it in its lane is not
+/// durable.
+#[test]
+fn a_transaction_that_is_written_out_of_turn_is_found() {
+    let model = || apart(with(|canary| canary.out_of_turn = true));
+    fails_with("out-of-turn", model, &["lost", "internal error"]);
+}
+
+/// Without commit.A1: a sync is answered before the callbacks of its transactions have run.
+#[test]
+fn an_answer_before_the_callbacks_is_found() {
+    let model = || apart(with(|canary| canary.answer_unsettled = true));
+    fails_with("answer-unsettled", model, &["unsettled"]);
 }
 
 /// Without tx.T5.

@@ -38,6 +38,9 @@ impl Ordering for Lanes {
     fn lanes(&self) -> u16 {
         self.0
     }
+    fn commits_apart(&self) -> bool {
+        true
+    }
     fn lane(&self) -> Lane {
         Lane(LANE.with(Cell::get))
     }

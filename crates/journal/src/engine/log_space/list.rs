@@ -53,10 +53,22 @@ pub(in crate::engine) struct Pending {
     pub touched: Option<Touched>,
 }
 
+/// A transaction from its snapshot until it is durable.
+pub(super) struct Committing {
+    pub tx: TxId,
+    pub stamp: Stamp,
+    /// The stamp of its first handle.
+    pub opened: Stamp,
+    /// Its first log block, once it is being laid out.
+    pub at: Option<u64>,
+}
+
 /// A durable transaction that waits to become valid.
 pub(in crate::engine) struct Durable {
     pub tx: Arc<Tx>,
     pub stamp: Stamp,
+    /// The stamp of its first handle.
+    pub opened: Stamp,
     /// Records of files up to this stamp are superseded once the transaction is valid.
     pub floor: Stamp,
     pub edges: CommitPoint,
@@ -89,10 +101,9 @@ pub(super) struct LaneLog {
     pub live: VecDeque<LiveTx>,
     /// Durable transactions that are not valid yet, oldest first.
     pub durable: VecDeque<Durable>,
-    /// Sequence and log position of the transaction being written. Set with its snapshot.
-    pub committing: Option<(u64, u64)>,
-    /// Opening stamp of the oldest transaction that was snapshotted and is not valid yet.
-    pub opened: Option<Stamp>,
+    /// Transactions that are not durable yet, oldest first. Only the oldest is being laid out and
+    /// written (commit.A2).
+    pub committing: VecDeque<Committing>,
     /// Sequence of the transaction that commits after all of the above.
     pub next_seq: u64,
 }
@@ -125,9 +136,11 @@ impl LaneLog {
         }
         let live = self.live.front().map(|t| (t.tx.id.seq, t.at));
         let durable = self.durable.front().map(|d| (d.tx.id.seq, d.at));
+        let committing = self.committing.front();
+        let committing = committing.map(|tx| (tx.tx.seq, tx.at.unwrap_or(self.head)));
         let (seq, next) = live
             .or(durable)
-            .or(self.committing)
+            .or(committing)
             .unwrap_or((self.next_seq, self.head));
         let tail = LogTail {
             seq,
@@ -167,8 +180,7 @@ impl CheckpointList {
                 head: m.tail().at.unwrap_or(m.first()),
                 live: VecDeque::new(),
                 durable: VecDeque::new(),
-                committing: None,
-                opened: None,
+                committing: VecDeque::new(),
                 next_seq: m.tail().seq,
             })
             .collect();
@@ -195,7 +207,8 @@ impl CheckpointList {
             lane: Lane(lane),
             seq: log
                 .committing
-                .map_or(log.next_seq, |(seq, _)| seq)
+                .front()
+                .map_or(log.next_seq, |tx| tx.tx.seq)
                 .saturating_sub(1),
         };
         (0..).zip(&self.lanes).map(newest).collect()
@@ -386,7 +399,20 @@ impl CheckpointList {
 
     /// The lowest opening stamp among transactions between snapshot and validity.
     pub(super) fn oldest_opening(&self) -> Option<Stamp> {
-        self.lanes.iter().filter_map(|l| l.opened).min()
+        let committing = |log: &LaneLog| log.committing.iter().map(|tx| tx.opened).min();
+        let durable = |log: &LaneLog| log.durable.iter().map(|tx| tx.opened).min();
+        let of_lane = |log| [committing(log), durable(log)].into_iter().flatten().min();
+        self.lanes.iter().filter_map(of_lane).min()
+    }
+
+    /// Whether a transaction older than `stamp` is between snapshot and validity.
+    pub(super) fn any_in_flight_below(&self, stamp: Stamp) -> bool {
+        let is_older = |log: &LaneLog| {
+            let committing = log.committing.iter().map(|tx| tx.stamp);
+            let mut all = committing.chain(log.durable.iter().map(|tx| tx.stamp));
+            all.any(|of| of < stamp)
+        };
+        self.lanes.iter().any(is_older)
     }
 
     /// The time from which the oldest transaction in the log counts.

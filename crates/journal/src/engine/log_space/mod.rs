@@ -6,6 +6,7 @@
 //! ([`LogSpace::list_durable`]) and valid ([`LogSpace::validate`]). A checkpoint frees the space
 //! ([`LogSpace::begin_home`] to [`LogSpace::give_back`]).
 
+mod committing;
 mod list;
 mod signal;
 mod validate;
@@ -23,7 +24,7 @@ use super::base::Base;
 use super::validity::Validity;
 use crate::error::{JournalError, Result, no_lane};
 use crate::ids::{BlockNr, Lane, Stamp, TxId};
-use crate::policy::{self, Encoded, Home, HomeImage, LogTail, Medium, Sent};
+use crate::policy::{self, Home, HomeImage, LogTail, Medium, Sent};
 use crate::stats::{add_time, bump};
 use crate::tx::Image;
 use list::{CheckpointList, LaneLog};
@@ -120,6 +121,8 @@ impl LogSpace {
 
     /// Wakes threads that wait for room or for images to be home.
     pub(super) fn wake(&self) {
+        // A thread that is about to sleep holds the lock.
+        drop(self.list.lock());
         self.changed.notify_all();
     }
 
@@ -171,89 +174,6 @@ impl LogSpace {
                 (now, _) => *now = None,
             }
         }
-    }
-
-    // A transaction's way through the log.
-
-    /// Lists the images of a snapshot, which are going to be in the log. `opened` is the stamp of
-    /// the transaction's first handle.
-    ///
-    /// # Errors
-    /// `Aborted` if there is no such lane.
-    pub(super) fn list_snapshot(&self, tx: TxId, opened: Stamp, homes: &[BlockNr]) -> Result<()> {
-        let mut list = self.list.lock();
-        list.index_images(tx, homes);
-        let lane = list.lane(tx.lane)?;
-        lane.committing = Some((tx.seq, lane.head));
-        lane.next_seq = tx.seq + 1;
-        lane.opened.get_or_insert(opened);
-        drop(list);
-        self.pinned.fetch_add(homes.len() as u64, Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// Lays out a transaction of at most `reserved` log blocks at the head of its lane's ring.
-    /// Returns its first log block, and its encoding.
-    ///
-    /// # Errors
-    /// The errors of `encode`; `Aborted` if it takes more than was reserved, an impossible state.
-    pub(super) fn lay_out(
-        &self,
-        lane: Lane,
-        reserved: u64,
-        encode: impl FnOnce(&dyn Medium, u64) -> Result<Encoded>,
-    ) -> Result<(u64, Encoded)> {
-        let Ring { medium, free } = self.ring(lane)?;
-        free.fetch_sub(reserved, Ordering::AcqRel);
-        // Only the thread that commits moves the head.
-        let at = self.list.lock().lane(lane)?.head;
-        let encoded = encode(&**medium, at)?;
-        let unused = reserved.checked_sub(encoded.blocks()).ok_or_else(|| {
-            let blocks = encoded.blocks();
-            JournalError::Aborted(format!(
-                "internal error: a transaction takes {blocks} log blocks, {reserved} were reserved"
-            ))
-        })?;
-        free.fetch_add(unused, Ordering::AcqRel);
-        self.list.lock().lane(lane)?.head = medium.advance(at, encoded.blocks());
-        Ok((at, encoded))
-    }
-
-    /// Points the headers of empty logs to these transactions, before they count: a header that
-    /// says "empty" would hide them. `starts` are the transactions of a group, each with its first
-    /// log block; their tails are written together.
-    ///
-    /// # Errors
-    /// The device's; `Aborted` if there is no such lane.
-    pub(super) fn mark_starts(&self, starts: &[(TxId, u64)], barrier: bool) -> Result<()> {
-        let mut tails = Vec::new();
-        for (tx, at) in starts {
-            let medium = &*self.ring(tx.lane)?.medium;
-            if medium.tail().at.is_none() {
-                let (seq, at) = (tx.seq, Some(*at));
-                tails.push((medium, LogTail { seq, at }));
-            }
-        }
-        let Some((medium, tail)) = tails.pop() else {
-            return Ok(());
-        };
-        let _alone = self.tails.lock();
-        for (medium, tail) in tails {
-            medium.note_tail(tail);
-        }
-        medium.set_tail(tail, barrier)
-    }
-
-    /// Lists a durable transaction for [`validate`](Self::validate).
-    ///
-    /// # Errors
-    /// `Aborted` if there is no such lane.
-    pub(super) fn list_durable(&self, durable: Durable) -> Result<()> {
-        let mut list = self.list.lock();
-        let lane = list.lane(durable.tx.id.lane)?;
-        lane.committing = None;
-        lane.durable.push_back(durable);
-        Ok(())
     }
 
     // Checkpoints.
@@ -410,7 +330,9 @@ impl LogSpace {
 
     /// Whether a transaction is in the log.
     pub(super) fn is_used(&self) -> bool {
-        let is_used = |lane: &LaneLog| !lane.live.is_empty() || !lane.durable.is_empty();
+        let is_used = |lane: &LaneLog| {
+            !lane.live.is_empty() || !lane.durable.is_empty() || !lane.committing.is_empty()
+        };
         self.list.lock().lanes.iter().any(is_used)
     }
 

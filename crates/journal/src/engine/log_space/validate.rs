@@ -9,12 +9,12 @@ use super::list::{CheckpointList, Durable};
 use crate::edges::{front, valid_fronts};
 use crate::engine::validity::Validity;
 use crate::error::Result;
-use crate::ids::{Lane, Stamp, TxId};
+use crate::ids::{CommitPoint, Lane, Stamp, TxId};
 use crate::tx::AfterCommit;
 
 impl LogSpace {
-    /// Moves the transactions that have become valid to the checkpoint list. Returns their
-    /// callbacks. `supersede` gets the records' floor before the fronts are fully raised.
+    /// Moves the transactions that have become valid to the checkpoint list. Returns them, and
+    /// their callbacks. `supersede` gets the records' floor before the fronts are fully raised.
     ///
     /// # Errors
     /// `Aborted` if a lane does not exist, or if a transaction left the log before its images were
@@ -23,7 +23,7 @@ impl LogSpace {
         &self,
         validity: &Validity,
         supersede: impl FnOnce(Stamp),
-    ) -> Result<Vec<AfterCommit>> {
+    ) -> Result<(CommitPoint, Vec<AfterCommit>)> {
         let mut list = self.list.lock();
         let of_lane = |durable: &Durable| (durable.tx.id.seq, durable.edges.clone());
         let durable = list.lanes.iter().map(|lane| {
@@ -31,7 +31,7 @@ impl LogSpace {
             (lane.lane, durable.collect())
         });
         let fronts = valid_fronts(&validity.fronts(), &durable.collect());
-        let (mut after, mut floor) = (Vec::new(), 0);
+        let (mut valid, mut after, mut floor) = (CommitPoint::none(), Vec::new(), 0);
         while let Some(durable) = self.next_valid(&mut list, &fronts)? {
             floor = floor.max(durable.floor);
             let dropped = match self.base.config.canary.write_freed {
@@ -43,18 +43,19 @@ impl LogSpace {
             // An image counts before it may be written home (checkpoint.K1): while the next
             // transaction of the group waits, it lets go of the list, and a checkpoint may run.
             validity.raise(tx)?;
+            valid.add(tx);
             self.pinned.fetch_sub(dropped + replaced, Ordering::Relaxed);
             after.append(&mut callbacks);
         }
         supersede(floor);
-        for log in &mut list.lanes {
-            if log.durable.is_empty() && log.committing.is_none() {
-                log.opened = None;
-            }
+        for log in &list.lanes {
             let (lane, seq) = (log.lane, front(&fronts, log.lane)?);
             validity.raise(TxId { lane, seq })?;
         }
-        Ok(after)
+        drop(list);
+        // Commits may wait for older ones.
+        self.changed.notify_all();
+        Ok((valid, after))
     }
 
     /// Takes the oldest durable transaction that is valid by `fronts`, once no block that it freed
