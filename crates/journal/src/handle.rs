@@ -10,7 +10,7 @@ use crate::engine::Engine;
 use crate::engine::share::Shared;
 use crate::error::Result;
 use crate::head::{Block, JournalHead};
-use crate::ids::{BlockNr, CommitPoint, Credits, Ino};
+use crate::ids::{BlockNr, CommitPoint, Credits, Ino, Near};
 use crate::stats::bump;
 use crate::tx::{AfterCommit, Tx};
 
@@ -21,6 +21,8 @@ use crate::tx::{AfterCommit, Tx};
 pub struct Handle<'j> {
     engine: &'j Engine,
     tx: Arc<Tx>,
+    /// The neighbourhood of its changes.
+    near: Option<Near>,
     left: Cell<Credits>,
     /// Further credits, used when `left` is used up.
     margin: Cell<Credits>,
@@ -44,6 +46,7 @@ impl<'j> Handle<'j> {
     pub(crate) fn new(
         engine: &'j Engine,
         tx: Arc<Tx>,
+        near: Option<Near>,
         credits: Credits,
         margin: Credits,
         held: Held,
@@ -51,6 +54,7 @@ impl<'j> Handle<'j> {
         Handle {
             engine,
             tx,
+            near,
             left: Cell::new(credits),
             margin: Cell::new(margin),
             open: true,
@@ -201,7 +205,7 @@ impl<'j> Handle<'j> {
     pub fn restart(&mut self, need: Credits) -> Result<()> {
         self.release();
         let margin = self.engine.lanes.margin();
-        self.tx = self.engine.enter(need.saturating_add(margin))?;
+        self.tx = self.engine.enter(need.saturating_add(margin), self.near)?;
         self.open = true;
         self.left.set(need);
         self.margin.set(margin);

@@ -12,6 +12,9 @@ pub type Stamp = u64;
 /// A number of blocks that a handle may change.
 pub type Credits = u32;
 
+/// A neighbourhood: changes with the same number are likely to share blocks of metadata.
+pub type Near = u32;
+
 /// A journal lane: a log of its own with its own running transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Lane(pub u16);

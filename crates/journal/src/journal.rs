@@ -14,7 +14,7 @@ use crate::engine::config::{Done, FileState, JournalConfig, Wait};
 use crate::error::{JournalError, Result};
 use crate::handle::Handle;
 use crate::head::{Block, Cache};
-use crate::ids::{CommitPoint, Credits, Ino};
+use crate::ids::{CommitPoint, Credits, Ino, Near};
 use crate::policy::Scheme;
 use crate::stats::{JournalLatency, JournalStats};
 
@@ -95,10 +95,22 @@ impl Journal {
     /// # Errors
     /// `TooLarge` if no transaction can hold so much; `Aborted` once the journal stopped.
     pub fn begin(&self, need: Credits) -> Result<Handle<'_>> {
+        self.begin_in(None, need)
+    }
+
+    /// As [`begin`](Self::begin), for changes in a neighbourhood: the scheme may give each a lane.
+    ///
+    /// # Errors
+    /// As [`begin`](Self::begin).
+    pub fn begin_near(&self, near: Near, need: Credits) -> Result<Handle<'_>> {
+        self.begin_in(Some(near), need)
+    }
+
+    fn begin_in(&self, near: Option<Near>, need: Credits) -> Result<Handle<'_>> {
         let held = stetfs_sync::hold(stetfs_sync::Rank::Handle, false);
         let margin = self.engine.lanes.margin();
-        let tx = self.engine.enter(need.saturating_add(margin))?;
-        Ok(Handle::new(&self.engine, tx, need, margin, held))
+        let tx = self.engine.enter(need.saturating_add(margin), near)?;
+        Ok(Handle::new(&self.engine, tx, near, need, margin, held))
     }
 
     /// The most credits one handle can have, in blocks.

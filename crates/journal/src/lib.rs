@@ -60,7 +60,7 @@ pub use engine::{CHECKPOINT_THREAD, FlushMark};
 pub use error::{JournalError, Result};
 pub use handle::{BlockMut, Handle};
 pub use head::{Block, Cache, JournalHead};
-pub use ids::{BlockNr, CommitPoint, Credits, Ino, Lane, Stamp, TxId};
+pub use ids::{BlockNr, CommitPoint, Credits, Ino, Lane, Near, Stamp, TxId};
 pub use journal::Journal;
 pub use log::{Log, LogFeatures, LogFormat, LogSummary, OpenLog, Record, RecordKind};
 pub use policy::{LoggedRecord, RecordPlace};

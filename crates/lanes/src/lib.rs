@@ -6,11 +6,11 @@
 
 #![forbid(unsafe_code)]
 
-use stetfs_journal::Lane;
 use stetfs_journal::compose::{
     Ability, Composition, Make, OptionDef, PARTS, PRESETS, Part, Preset, PresetDef, between,
 };
 use stetfs_journal::policy::Ordering;
+use stetfs_journal::{Lane, Near};
 use stetfs_sync::thread_number;
 
 /// The default number of lanes.
@@ -28,7 +28,7 @@ impl Ordering for ByThread {
         true
     }
 
-    fn lane(&self) -> Lane {
+    fn lane(&self, _near: Option<Near>) -> Lane {
         Lane(thread_number() % self.0)
     }
 }

@@ -1,13 +1,14 @@
 //! Z-Journal (`journal=zjournal`): a lane of transactions for each processor, in a log that
-//! recovers what it promised (Kim et al., USENIX ATC 2021; `docs/schemes/zjournal.md`).
+//! recovers what it promised (Kim et al., USENIX ATC 2021; `docs/schemes/zjournal.md`). With
+//! `order=directories` the place of a change chooses the lane (DJFS, FAST 2025).
 
 #![forbid(unsafe_code)]
 
-use stetfs_journal::Lane;
 use stetfs_journal::compose::{
     Ability, Composition, Make, OptionDef, PARTS, PRESETS, Part, Preset, PresetDef, between, one_of,
 };
 use stetfs_journal::policy::{Copies, Ordering};
+use stetfs_journal::{Lane, Near};
 use stetfs_sync::{processors, served_processor, thread_number};
 
 /// Values of `copies`.
@@ -25,10 +26,20 @@ const PLAIN: &str = "plain";
 /// Maximum number of lanes.
 const MOST: u16 = 64;
 
-/// The ordering with a lane for each processor. A thread that serves the requests of one processor
-/// (FUSE over io_uring) uses that processor's lane. Other threads move between processors at the
-/// scheduler's choice, so each uses the lane of its thread number.
-struct ByProcessor {
+/// The lane of a change.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    /// The lane of the processor. A thread that serves the requests of one processor (FUSE over
+    /// io_uring) uses that processor's lane. Other threads move between processors at the
+    /// scheduler's choice, so each uses the lane of its thread number.
+    Processor,
+    /// The lane of the neighbourhood: directories that lie together share it, with their files.
+    Directory,
+}
+
+/// The orderings with a lane for each processor.
+struct Cores {
+    by: By,
     lanes: u16,
     /// The option `lanes` was given.
     asked: bool,
@@ -39,7 +50,7 @@ struct ByProcessor {
     groups_apart: bool,
 }
 
-impl Ordering for ByProcessor {
+impl Ordering for Cores {
     fn lanes(&self) -> u16 {
         self.lanes
     }
@@ -60,17 +71,24 @@ impl Ordering for ByProcessor {
         self.commits_apart
     }
 
-    fn lane(&self) -> Lane {
-        Lane(served_processor().unwrap_or_else(thread_number) % self.lanes)
+    fn lane(&self, near: Option<Near>) -> Lane {
+        let number = match (self.by, near) {
+            (By::Directory, Some(near)) => near % Near::from(self.lanes),
+            // Changes of no inode, such as a label, are rare.
+            (By::Directory, None) => 0,
+            (By::Processor, _) => Near::from(served_processor().unwrap_or_else(thread_number)),
+        };
+        Lane(u16::try_from(number % Near::from(self.lanes)).unwrap_or(0))
     }
 }
 
-impl ByProcessor {
+impl Cores {
     /// Takes the number of lanes from the option, else the number of processors.
-    fn of(journal: &Composition) -> ByProcessor {
+    fn of(journal: &Composition, by: By) -> Cores {
         let said = journal.number("lanes");
         let wanted = said.unwrap_or(processors() as u64);
-        ByProcessor {
+        Cores {
+            by,
             lanes: u16::try_from(wanted).map_or(MOST, |n| n.clamp(1, MOST)),
             asked: said.is_some(),
             copies: match journal.value("copies") {
@@ -83,39 +101,52 @@ impl ByProcessor {
     }
 }
 
+const COMMITS_OPTION: OptionDef = OptionDef {
+    name: "commits",
+    values: "together|apart",
+    help: "who leads commits: one thread for all lanes, or one for each lane (together)",
+    check: |value| one_of(&[TOGETHER, APART], value),
+};
+
+const COPIES_OPTION: OptionDef = OptionDef {
+    name: "copies",
+    values: "on-write|proactive",
+    help: "who copies a page that a commit holds: who changes it, or the commit ahead of him (on-write)",
+    check: |value| one_of(&[ON_WRITE, PROACTIVE], value),
+};
+
+const GROUPS_OPTION: OptionDef = OptionDef {
+    name: "groups",
+    values: "plain|core",
+    help: "where space is looked for: anywhere, or first in block groups of the lane's own (plain)",
+    check: |value| one_of(&[PLAIN, CORE], value),
+};
+
+const LANES_OPTION: OptionDef = OptionDef {
+    name: "lanes",
+    values: "N",
+    help: "lanes (the processors, or fewer where the journal is small)",
+    check: |value| between(1, u64::from(MOST), value),
+};
+
 #[linkme::distributed_slice(PARTS)]
 static CORES: Part = Part {
     name: "cores",
     help: "a lane of transactions for each processor",
-    options: &[
-        OptionDef {
-            name: "commits",
-            values: "together|apart",
-            help: "who leads commits: one thread for all lanes, or one for each lane (together)",
-            check: |value| one_of(&[TOGETHER, APART], value),
-        },
-        OptionDef {
-            name: "copies",
-            values: "on-write|proactive",
-            help: "who copies a page that a commit holds: who changes it, or the commit ahead of him (on-write)",
-            check: |value| one_of(&[ON_WRITE, PROACTIVE], value),
-        },
-        OptionDef {
-            name: "groups",
-            values: "plain|core",
-            help: "where space is looked for: anywhere, or first in block groups of the lane's own (plain)",
-            check: |value| one_of(&[PLAIN, CORE], value),
-        },
-        OptionDef {
-            name: "lanes",
-            values: "N",
-            help: "lanes (the processors, or fewer where the journal is small)",
-            check: |value| between(1, u64::from(MOST), value),
-        },
-    ],
+    options: &[COMMITS_OPTION, COPIES_OPTION, GROUPS_OPTION, LANES_OPTION],
     offers: Ability::empty(),
     needs: Ability::LANES,
-    make: Make::Order(|journal| Box::new(ByProcessor::of(journal))),
+    make: Make::Order(|journal| Box::new(Cores::of(journal, By::Processor))),
+};
+
+#[linkme::distributed_slice(PARTS)]
+static DIRECTORIES: Part = Part {
+    name: "directories",
+    help: "lanes of transactions by the place of the directory on the volume",
+    options: &[COMMITS_OPTION, COPIES_OPTION, LANES_OPTION],
+    offers: Ability::empty(),
+    needs: Ability::LANES,
+    make: Make::Order(|journal| Box::new(Cores::of(journal, By::Directory))),
 };
 
 #[linkme::distributed_slice(PRESETS)]
@@ -200,22 +231,25 @@ mod tests {
     }
 
     #[test]
+    fn a_directory_keeps_its_lane() {
+        let order = journal("zjournal,order=directories,lanes=3").ordering();
+        let lanes = [Some(0), Some(1), Some(5), None].map(|near| order.lane(near));
+        assert_eq!(lanes, [Lane(0), Lane(1), Lane(2), Lane(0)]);
+        let refused = "zjournal,order=directories,groups=core".parse::<Composition>();
+        assert!(refused.is_err_and(|e| e.to_string().contains("groups")));
+    }
+
+    #[test]
     fn a_thread_keeps_its_lane() {
-        let order = ByProcessor {
-            lanes: 3,
-            asked: true,
-            copies: Copies::OnWrite,
-            commits_apart: false,
-            groups_apart: false,
-        };
-        let (first, again) = (order.lane(), order.lane());
+        let order = Cores::of(&journal("zjournal,lanes=3"), By::Processor);
+        let (first, again) = (order.lane(None), order.lane(Some(7)));
         assert_eq!(first, again);
         let others = std::thread::scope(|scope| {
             let spawn = |served: Option<u16>| {
                 let order = &order;
                 scope.spawn(move || {
                     served.into_iter().for_each(stetfs_sync::serve_processor);
-                    order.lane()
+                    order.lane(None)
                 })
             };
             [Some(0), Some(1), Some(5), None].map(|served| spawn(served).join().ok())

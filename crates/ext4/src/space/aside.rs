@@ -26,7 +26,7 @@ impl Allocator {
         want: u32,
     ) -> Result<BlockRun> {
         // One more credit: a group that was never used gets its bitmap.
-        let h = self.vol.journal.begin(credits::ALLOC_BLOCKS + 1)?;
+        let h = self.vol.begin(inode.ino, credits::ALLOC_BLOCKS + 1)?;
         let run = self.alloc_blocks(&h, inode, goal, want, AllocFor::Later)?;
         // The cache must not find their content from a file that is deleted.
         for nr in run.start..run.end() {

@@ -4,7 +4,7 @@
 
 use std::sync::atomic::Ordering;
 
-use stetfs_journal::{Credits, Handle};
+use stetfs_journal::{Credits, Handle, Ino};
 
 use super::allocator::Allocator;
 use crate::error::{FsError, Result};
@@ -98,13 +98,15 @@ impl Allocator {
         self.kept_promise(clusters)
     }
 
-    /// Begins a handle and makes an inode in it; this is the first action of `make`. It may commit
-    /// the journal to use freed numbers: no handle may be open; inode locks may be held.
+    /// Begins a handle near an inode, and makes another in it; this is the first action of `make`.
+    /// It may commit the journal to use freed numbers: no handle may be open; inode locks may be
+    /// held.
     ///
     /// # Errors
     /// Errors of `make`: ENOSPC when no inode is free; then nothing was changed.
     pub(crate) fn begin_with_inode<T>(
         &self,
+        near: Ino,
         credits: Credits,
         make: impl Fn(&Handle<'_>) -> Result<T>,
     ) -> Result<(Handle<'_>, T)> {
@@ -112,7 +114,7 @@ impl Allocator {
             // Read before the attempt: numbers that stop being pending until then, the attempt can
             // use.
             let pending = self.groups.pending_inodes();
-            let h = self.vol.journal.begin(credits)?;
+            let h = self.vol.begin(near, credits)?;
             match make(&h) {
                 Err(FsError::Errno(libc::ENOSPC)) if pending > 0 => Ok(Look::AfterCommit),
                 Err(FsError::Errno(libc::ENOSPC)) => Ok(Look::Nothing),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use stetfs_journal::{Cache, CommitPoint, Journal};
+use stetfs_journal::{Cache, CommitPoint, Credits, Handle, Ino, Journal};
 use stetfs_ondisk::ext4::time::Timestamp;
 
 use super::super_state::SuperState;
@@ -27,6 +27,18 @@ pub(crate) struct Volume {
 }
 
 impl Volume {
+    /// Opens a handle for changes of an inode, or of names in a directory
+    /// ([`Journal::begin`](stetfs_journal::Journal::begin)). Its neighbourhood is the inode's block
+    /// of group descriptors: files lie in the group of their directory.
+    ///
+    /// # Errors
+    /// As `Journal::begin`.
+    pub(crate) fn begin(&self, ino: Ino, need: Credits) -> stetfs_journal::Result<Handle<'_>> {
+        let group = ino.saturating_sub(1) / self.geo.inodes_per_group.max(1);
+        let each = self.geo.block_size / u32::from(self.geo.desc_size).max(1);
+        self.journal.begin_near(group / each.max(1), need)
+    }
+
     /// The current time for new timestamps, in steps of [`TICK`], so that most writes need not
     /// change the inode. The kernel's coarse clock does not serve: it stands still while a host
     /// takes the processor away.

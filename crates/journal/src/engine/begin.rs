@@ -8,7 +8,7 @@ use stetfs_sync::plain::Instant;
 
 use super::Engine;
 use crate::error::{JournalError, Result};
-use crate::ids::{Credits, Lane};
+use crate::ids::{Credits, Lane, Near};
 use crate::limits::SLACK;
 use crate::stats::{add_time, bump};
 use crate::tx::{Phase, Tx, TxState};
@@ -29,16 +29,17 @@ impl Engine {
         ring.is_ok_and(|ring| ring.room() >= need)
     }
 
-    /// Takes a place in the running transaction of the calling thread's lane.
+    /// Takes a place in the running transaction of the calling thread's lane, for changes in the
+    /// neighbourhood `near`.
     ///
     /// # Errors
     /// `TooLarge` if no transaction can hold so much; `Aborted` once the journal stopped.
-    pub(crate) fn enter(&self, need: Credits) -> Result<Arc<Tx>> {
+    pub(crate) fn enter(&self, need: Credits, near: Option<Near>) -> Result<Arc<Tx>> {
         if self.lanes.count() == 0 {
             return Err(JournalError::ReadOnly);
         }
         let counters = &self.base.counters;
-        let lane = self.lanes.lane(self.lane_for(need)?)?;
+        let lane = self.lanes.lane(self.lane_for(need, near)?)?;
         let mut run = lane.run();
         let mut asked_others = false;
         loop {
@@ -97,8 +98,8 @@ impl Engine {
     ///
     /// # Errors
     /// `TooLarge` if no transaction can hold so much.
-    fn lane_for(&self, need: Credits) -> Result<Lane> {
-        let own = self.lanes.own();
+    fn lane_for(&self, need: Credits, near: Option<Near>) -> Result<Lane> {
+        let own = self.lanes.own(near);
         if u64::from(need) <= self.max_tx(own) {
             return Ok(own);
         }

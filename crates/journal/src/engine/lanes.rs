@@ -16,7 +16,7 @@ use stetfs_sync::plain::{
 use super::validity::Validity;
 use crate::canary::Canary;
 use crate::error::{Result, no_lane};
-use crate::ids::{CommitPoint, Credits, Lane, Stamp, TxId};
+use crate::ids::{CommitPoint, Credits, Lane, Near, Stamp, TxId};
 use crate::policy::{self, Copies};
 use crate::tx::{Tx, TxState};
 
@@ -157,8 +157,8 @@ impl Lanes {
     }
 
     /// The lane of the calling thread's next handle. There is at least one lane.
-    pub(super) fn own(&self) -> Lane {
-        Lane(self.ordering.lane().0 % self.count())
+    pub(super) fn own(&self, near: Option<Near>) -> Lane {
+        Lane(self.ordering.lane(near).0 % self.count())
     }
 
     /// Which side copies the pages of snapshots.

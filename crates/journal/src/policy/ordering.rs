@@ -4,7 +4,7 @@
 //! still change they are chained, and count together or not at all. If one is committing, the other
 //! gets a one-directional edge to it.
 
-use crate::ids::Lane;
+use crate::ids::{Lane, Near};
 
 /// The side that copies a page held by a commit's snapshot. No thread waits for either.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,8 +39,9 @@ pub trait Ordering: Send + Sync {
     fn commits_apart(&self) -> bool {
         false
     }
-    /// The lane of the calling thread's next handle, modulo the number of lanes of the log.
-    fn lane(&self) -> Lane;
+    /// The lane of the calling thread's next handle, modulo the number of lanes of the log. `near`
+    /// is the neighbourhood of its changes, if they have one.
+    fn lane(&self, near: Option<Near>) -> Lane;
 }
 
 /// The policy with one lane: one compound transaction at a time, as in jbd2.
@@ -51,7 +52,7 @@ impl Ordering for OneLane {
     fn lanes(&self) -> u16 {
         1
     }
-    fn lane(&self) -> Lane {
+    fn lane(&self, _near: Option<Near>) -> Lane {
         Lane(0)
     }
 }

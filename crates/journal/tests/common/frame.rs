@@ -29,7 +29,7 @@ impl Ordering for ByThread {
     fn lanes(&self) -> u16 {
         self.0
     }
-    fn lane(&self) -> Lane {
+    fn lane(&self, _near: Option<Near>) -> Lane {
         Lane(LANE.get() % self.0)
     }
 }

@@ -9,8 +9,8 @@ use stetfs_cache::{CacheConfig, PolicyKind};
 use stetfs_journal::policy::{Copies, Ordering, ScannedTx, Scheme};
 use stetfs_journal::stet::{StetLog, StetOptions};
 use stetfs_journal::{
-    Cache, Canary, CommitPoint, Journal, JournalConfig, Lane, Recovery, RecoveryOptions, Result,
-    TxId, recover,
+    Cache, Canary, CommitPoint, Journal, JournalConfig, Lane, Near, Recovery, RecoveryOptions,
+    Result, TxId, recover,
 };
 use stetfs_ondisk::jbd2::JournalSuperblock;
 
@@ -44,7 +44,7 @@ impl Ordering for Lanes {
     fn commits_apart(&self) -> bool {
         true
     }
-    fn lane(&self) -> Lane {
+    fn lane(&self, _near: Option<Near>) -> Lane {
         Lane(LANE.get())
     }
 }

@@ -9,7 +9,7 @@ use stetfs_journal::policy::Ordering;
 use stetfs_journal::region::{RegionSource, RegionUse};
 use stetfs_journal::stet::{StetLog, StetOptions};
 use stetfs_journal::{
-    Cache, Canary, CommitPoint, Handle, Journal, JournalConfig, Lane, OpenLog, Recovery,
+    Cache, Canary, CommitPoint, Handle, Journal, JournalConfig, Lane, Near, OpenLog, Recovery,
     RecoveryOptions, Result, Wait, recover,
 };
 use stetfs_nvm::Region;
@@ -41,7 +41,7 @@ impl Ordering for Lanes {
     fn commits_apart(&self) -> bool {
         true
     }
-    fn lane(&self) -> Lane {
+    fn lane(&self, _near: Option<Near>) -> Lane {
         Lane(LANE.with(Cell::get))
     }
 }

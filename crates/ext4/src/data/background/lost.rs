@@ -66,7 +66,7 @@ impl DataStore {
             return Ok(());
         }
         let need = self.map_credits(body) + 4 * credits::WRITE_INODE;
-        let mut h = self.vol.journal.begin(need)?;
+        let mut h = self.vol.begin(inode.ino, need)?;
         let extents = body.flags().contains(InodeFlags::EXTENTS);
         let bits = self.vol.geo.block_bits;
         let hidden = runs(lost.keys().copied()).into_iter().try_for_each(|run| {

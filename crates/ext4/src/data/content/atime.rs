@@ -28,7 +28,7 @@ impl DataStore {
         if inode.dead.load(Ordering::Acquire) {
             return Ok(());
         }
-        let h = self.vol.journal.begin(credits::WRITE_INODE)?;
+        let h = self.vol.begin(inode.ino, credits::WRITE_INODE)?;
         self.inodes.write_inode(&h, inode, &mut body)
     }
 

@@ -121,10 +121,10 @@ impl DataStore {
         if layout.as_ref().is_some_and(|l| l.blocks() > 0) {
             return Ok(false);
         }
-        let h = self
-            .vol
-            .journal
-            .begin(WRITE_INODE + layout.as_ref().map_or(0, crate::xattr::Layout::credits))?;
+        let h = self.vol.begin(
+            inode.ino,
+            WRITE_INODE + layout.as_ref().map_or(0, crate::xattr::Layout::credits),
+        )?;
         self.vol.whole(|| {
             if let Some(layout) = &layout {
                 self.inodes.xattr_apply(&h, inode, body, layout)?;
@@ -183,7 +183,7 @@ impl DataStore {
         let room = crate::data::maps::credits::append_dir_space(1) + layout.blocks();
         let _room = self.space.reserve(room, true)?;
         let need = APPEND_DIR_BLOCK + layout.credits() + 2 * WRITE_INODE;
-        let h = self.vol.journal.begin(need)?;
+        let h = self.vol.begin(inode.ino, need)?;
         self.vol.whole(|| {
             self.inodes.xattr_apply(&h, inode, body, &layout)?;
             let flags = body.flags() - InodeFlags::INLINE_DATA;

@@ -98,7 +98,7 @@ impl Namespace {
                 }
             }
         }
-        let h = self.vol.journal.begin(EXCHANGE_CREDITS)?;
+        let h = self.vol.begin(dirs.new.ino, EXCHANGE_CREDITS)?;
         let (to_a, to_b) = (a.target(), b.target());
         self.vol.whole(|| {
             self.dir_retarget(&h, dirs.old, &dirs.old_body, a.found, to_b)?;

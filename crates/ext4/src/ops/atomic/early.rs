@@ -83,7 +83,7 @@ impl AtomicGroup {
         for member in self.members.values_mut() {
             let inode = &*member.file.inode;
             let mut body = inode.body.write();
-            let mut h = fs.vol.journal.begin(fs.vol.journal.max_credits())?;
+            let mut h = fs.vol.begin(inode.ino, fs.vol.journal.max_credits())?;
             for placed in member.overlay.forget_early() {
                 fs.take_early(&mut h, inode, &mut body, placed)?;
             }

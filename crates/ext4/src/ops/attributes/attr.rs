@@ -167,7 +167,9 @@ impl Fs {
         let old = body.size();
         let now = self.vol.now();
         let lost = self.inodes.capability_removal(inode, body)?;
-        let mut h = self.vol.journal.begin(credits::ORPHAN + lost.credits())?;
+        let mut h = self
+            .vol
+            .begin(inode.ino, credits::ORPHAN + lost.credits())?;
         self.inodes.xattr_apply(&h, inode, body, &lost)?;
         if ctx.uid != 0 {
             drop_privileges(body);
@@ -224,8 +226,7 @@ impl Fs {
             };
             let h = self
                 .vol
-                .journal
-                .begin(credits::WRITE_INODE + lost.credits())?;
+                .begin(inode.ino, credits::WRITE_INODE + lost.credits())?;
             self.vol
                 .whole(|| self.inodes.xattr_apply(&h, inode, body, &lost))?;
             if let Some(uid) = set.uid {
@@ -261,8 +262,7 @@ impl Fs {
             let _quota = self.promise_attributes(ctx, body, &list)?;
             let h = self
                 .vol
-                .journal
-                .begin(credits::WRITE_INODE + list.credits())?;
+                .begin(inode.ino, credits::WRITE_INODE + list.credits())?;
             self.vol.whole(|| {
                 self.inodes.xattr_apply(&h, inode, body, &list)?;
                 body.set_mode(low16(mode));

@@ -122,7 +122,7 @@ impl Fs {
         match migration {
             Some(migration) => self.migrate(ctx, inode, &mut body, new, &migration),
             None => {
-                let h = self.vol.journal.begin(WRITE_INODE)?;
+                let h = self.vol.begin(inode.ino, WRITE_INODE)?;
                 body.set_flags(new);
                 body.touch(self.vol.now());
                 self.vol

@@ -34,7 +34,7 @@ impl Fs {
         quota.give(body);
         let is_privileged = self.space.privileged(ctx);
         let _room = self.space.reserve(migration.nodes, is_privileged)?;
-        let h = self.vol.journal.begin(migration.credits)?;
+        let h = self.vol.begin(inode.ino, migration.credits)?;
         body.set_flags(new);
         body.touch(self.vol.now());
         self.vol

@@ -60,11 +60,11 @@ impl Fs {
             .space
             .reserve(self.data.value_space(value.len()), privileged)?;
         let hash = xattr::value_hash(value, self.vol.geo.csum_seed);
-        let (mut h, inode) = self
-            .space
-            .begin_with_inode(NEW_INODE + ORPHAN + WRITE_INODE, |h| {
-                self.new_value_inode(h, owner, owner_body, hash)
-            })?;
+        let (mut h, inode) =
+            self.space
+                .begin_with_inode(owner.ino, NEW_INODE + ORPHAN + WRITE_INODE, |h| {
+                    self.new_value_inode(h, owner, owner_body, hash)
+                })?;
         inode.opens.fetch_add(1, Ordering::AcqRel);
         let new = NewValue {
             values: Arc::clone(self.inodes.values()),

@@ -206,7 +206,7 @@ impl Fs {
             .space
             .reserve(layout.blocks(), self.space.privileged(ctx))?;
         let _quota = self.promise_attributes(ctx, body, layout)?;
-        let h = self.vol.journal.begin(layout.credits() + WRITE_INODE)?;
+        let h = self.vol.begin(inode.ino, layout.credits() + WRITE_INODE)?;
         self.vol.whole(|| {
             self.inodes.xattr_apply(&h, inode, body, layout)?;
             if let Some(mode) = mode {

@@ -26,8 +26,7 @@ impl Fs {
         }
         let result = self
             .vol
-            .journal
-            .begin(credits::WRITE_INODE)
+            .begin(inode.ino, credits::WRITE_INODE)
             .map_err(Into::into)
             .and_then(|h| {
                 body.set_atime(now);

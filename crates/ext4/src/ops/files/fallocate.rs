@@ -82,10 +82,10 @@ impl Fs {
                 (Some(promise), Some(quota))
             }
         };
-        let mut h = self
-            .vol
-            .journal
-            .begin(self.data.map_credits(body) + 4 * credits::WRITE_INODE)?;
+        let mut h = self.vol.begin(
+            inode.ino,
+            self.data.map_credits(body) + 4 * credits::WRITE_INODE,
+        )?;
         let result = self.data.change_blocks(&mut h, inode, body, mode, &range);
         drop(promise);
         let now = self.vol.now();

@@ -50,7 +50,7 @@ impl Fs {
         self.vol.journal.throttle()?;
         let mut body = inode.body.write();
         let body = &mut *body;
-        let mut h = self.vol.journal.begin(LAST_STEP)?;
+        let mut h = self.vol.begin(inode.ino, LAST_STEP)?;
         if !body.is_bare() || self.inodes.holds_values(body) {
             // Most inodes became orphans with their last name; this is for those that never had a
             // name.
@@ -100,7 +100,7 @@ impl Fs {
         let mut body = inode.body.write();
         let body = &mut *body;
         let size = body.size();
-        let mut h = self.vol.journal.begin(credits::ORPHAN)?;
+        let mut h = self.vol.begin(inode.ino, credits::ORPHAN)?;
         if body.is_regular() {
             self.data.truncate_body(&mut h, inode, body, size)?;
             h.restart(credits::ORPHAN)?;

@@ -226,11 +226,11 @@ impl Fs {
             again: new.again,
             promise: &promise,
         };
-        let (h, inode) = self
-            .space
-            .begin_with_inode(make_credits(&plan, new) + inherited.credits(), |h| {
-                self.new_inode(h, (dir, &dir_body), ctx, &file)
-            })?;
+        let (h, inode) = self.space.begin_with_inode(
+            dir.ino,
+            make_credits(&plan, new) + inherited.credits(),
+            |h| self.new_inode(h, (dir, &dir_body), ctx, &file),
+        )?;
         let mut body = inode.lock_new();
         let made = self
             .fill(&h, &inode, &mut body, dir, new, inherited)

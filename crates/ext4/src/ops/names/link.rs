@@ -86,8 +86,7 @@ impl Fs {
         let _grows = self.promise_dir(ctx, dir_body, plan.new_blocks)?;
         let h = self
             .vol
-            .journal
-            .begin(insert_credits(&plan) + 2 * WRITE_INODE + ORPHAN)?;
+            .begin(dir.ino, insert_credits(&plan) + 2 * WRITE_INODE + ORPHAN)?;
         let entry = NewEntry {
             ino: inode.ino,
             kind: EntryType::from_mode(u32::from(body.mode())),

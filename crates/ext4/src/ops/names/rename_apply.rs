@@ -74,12 +74,12 @@ impl Fs {
                     again: None,
                     promise,
                 };
-                let (h, white) = self.space.begin_with_inode(credits, |h| {
+                let (h, white) = self.space.begin_with_inode(m.dirs.old.ino, credits, |h| {
                     self.new_inode(h, (m.dirs.old, &m.dirs.old_body), ctx, &file)
                 })?;
                 (h, Some(white))
             }
-            None => (self.vol.journal.begin(credits)?, None),
+            None => (self.vol.begin(m.dirs.new.ino, credits)?, None),
         };
         let entries_move = plan.as_ref().is_some_and(|p| p.new_blocks > 0);
         if let Some(plan) = plan {

@@ -46,7 +46,7 @@ impl Fs {
                 promise: &promise,
             };
             let credits = NEW_INODE + inherited.credits() + 2 * WRITE_INODE + ORPHAN;
-            let (h, inode) = self.space.begin_with_inode(credits, |h| {
+            let (h, inode) = self.space.begin_with_inode(dir.ino, credits, |h| {
                 self.new_inode(h, (&dir, &dir_body), ctx, &file)
             })?;
             let mut body = inode.lock_new();

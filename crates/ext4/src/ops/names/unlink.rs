@@ -82,7 +82,7 @@ impl Fs {
         if is_dir && !self.names.dir_is_empty(inode, &body)? {
             return errno(libc::ENOTEMPTY);
         }
-        let h = self.vol.journal.begin(UNLINK_CREDITS)?;
+        let h = self.vol.begin(dir.ino, UNLINK_CREDITS)?;
         // An inode with nothing to free and no users is deleted at once, and never becomes an
         // orphan.
         let last = body.links() == 1 && !is_dir;

@@ -54,7 +54,7 @@ impl Fs {
         }
         let [uid, gid, _] = body.owner();
         let _quota = self.promise_owner(ctx, inode, body, [uid, gid, project])?;
-        let h = self.vol.journal.begin(WRITE_INODE)?;
+        let h = self.vol.begin(inode.ino, WRITE_INODE)?;
         body.set_project(project);
         body.touch(self.vol.now());
         self.vol.whole(|| self.inodes.write_inode(&h, inode, body))

@@ -310,10 +310,10 @@ impl Fs {
         };
         let _room = self.space.reserve(new + nodes, true)?;
         let each = self.data.map_credits(&body) + ALLOC_BLOCKS + 1;
-        let h = self
-            .vol
-            .journal
-            .begin(ENTRY_CREDITS + WRITE_INODE + bounded32(new) * each)?;
+        let h = self.vol.begin(
+            inode.ino,
+            ENTRY_CREDITS + WRITE_INODE + bounded32(new) * each,
+        )?;
         self.vol.whole(|| {
             self.grow_quota_file(&h, inode, &mut body, bytes)?;
             let mut blocks = FileBlocks {

@@ -50,7 +50,7 @@ impl DataStore {
             }
         };
         let (need, runs) = self.chunk_credits(chunk, &plan, body);
-        let h = self.vol.journal.begin(need)?;
+        let h = self.vol.begin(inode.ino, need)?;
         let mut writer = Writer {
             store: self,
             chunk,
