@@ -1,10 +1,11 @@
 //! Errors for the user: the message, advice on what to do next, and an exit code.
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::{fmt, io};
 
 use stetfs::low::{
-    BlockError, Foreign, ForeignKind, FsError, JournalError, NbdAddress, Partitions,
+    BlockError, Foreign, ForeignKind, FormatError, FsError, JournalError, NbdAddress, Partitions,
 };
 pub(crate) use stetfs::low::{is_unseen, printable};
 use stetfs_fuse::{MountError, ServeError};
@@ -103,6 +104,27 @@ impl Failure {
     pub fn hint(mut self, hint: impl Into<String>) -> Failure {
         self.hint = hint.into();
         self
+    }
+
+    /// The failure of making a volume at `path`.
+    pub(crate) fn of_format(path: &Path, e: &FormatError) -> Failure {
+        match e {
+            FormatError::Device(e) => Failure::from(e),
+            FormatError::Occupied(found) => {
+                let message = format!("{}: {e}", path.display());
+                let way = match found.is_partition_table() {
+                    true => {
+                        "name a partition with -o partition=N, or overwrite the whole with --force"
+                    }
+                    false => "if it is not needed any more, overwrite it with --force",
+                };
+                Failure::new(Code::Usage, message).hint(format!("nothing was changed; {way}"))
+            }
+            FormatError::Options(_) | FormatError::Size(_) => {
+                Failure::new(Code::Usage, e.to_string())
+            }
+            FormatError::Encoding(_) => Failure::new(Code::Volume, e.to_string()),
+        }
     }
 
     pub(crate) fn to_json(&self) -> serde_json::Value {

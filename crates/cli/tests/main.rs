@@ -6,6 +6,7 @@
 mod atomic;
 mod bits;
 mod bmap;
+mod building;
 mod cache_policy;
 mod calls;
 mod commands;

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use stetfs_block::BlockDevice;
 use stetfs_ondisk::ext4::checksum::ChecksumMode;
-use stetfs_ondisk::ext4::superblock::{SUPERBLOCK_OFFSET, Superblock};
+use stetfs_ondisk::ext4::superblock::{Geometry, SUPERBLOCK_OFFSET, Superblock};
 use stetfs_ondisk::num::{bounded32, low16, to_usize};
 use zerocopy::IntoBytes;
 
@@ -39,6 +39,7 @@ pub struct Plan {
     files: Files,
     space: Space,
     zero_tables: bool,
+    free_blocks: u64,
 }
 
 /// The properties of a planned volume.
@@ -57,8 +58,12 @@ pub struct Summary {
     pub reserved_blocks: u64,
     /// Number of groups.
     pub groups: u32,
+    /// Blocks that are free in the new volume, those reserved for the superuser included.
+    pub free_blocks: u64,
     /// Number of inodes.
     pub inodes: u32,
+    /// Inodes that are free in the new volume.
+    pub free_inodes: u32,
     /// Bytes of an inode.
     pub inode_size: u16,
     /// Bytes of the journal; 0 without one.
@@ -82,7 +87,9 @@ impl Plan {
     pub fn new(space: Space, options: &FormatOptions) -> Result<Plan> {
         let mut settled = settle(space, options)?;
         let files = files::make(&mut settled, options)?;
+        let free_blocks = free_blocks(&settled, &files)?;
         Ok(Plan {
+            free_blocks,
             zero_tables: options.zero_tables || settled.sb.checksum_mode() == ChecksumMode::None,
             settled,
             files,
@@ -102,7 +109,9 @@ impl Plan {
             blocks: geo.blocks_count,
             reserved_blocks: sb.reserved_blocks_count(),
             groups: geo.group_count,
+            free_blocks: self.free_blocks,
             inodes: geo.inodes_count,
+            free_inodes: geo.inodes_count - self.settled.last_ino,
             inode_size: geo.inode_size,
             journal_bytes: u64::from(self.settled.journal_blocks) * block_size,
             features: sb.features().to_string(),
@@ -256,6 +265,30 @@ impl Plan {
         }
         Ok(())
     }
+}
+
+/// The blocks that neither metadata of groups nor files have.
+fn free_blocks(settled: &Settled, files: &Files) -> Result<u64> {
+    let geo = &settled.geo;
+    let groups = Groups::new(geo, &settled.sb);
+    let mut used = clusters_of(geo, &files.taken);
+    for number in 0..groups.count() {
+        used += clusters_of(geo, &groups.flex(number)?.metadata);
+    }
+    let all: u64 = (0..geo.group_count)
+        .map(|group| u64::from(geo.group_clusters(group)))
+        .sum();
+    Ok(all.saturating_sub(used) * u64::from(geo.blocks_per_cluster))
+}
+
+/// The clusters that hold these runs of blocks. One that two runs share counts twice.
+fn clusters_of(geo: &Geometry, runs: &[Range<u64>]) -> u64 {
+    let ratio = u64::from(geo.blocks_per_cluster);
+    let first = u64::from(geo.first_data_block);
+    let lens = runs
+        .iter()
+        .map(|r| (r.end - first).div_ceil(ratio) - (r.start - first) / ratio);
+    lens.sum()
 }
 
 /// The bytes of the superblock's copy in a group.

@@ -53,10 +53,21 @@ pub(crate) fn made(bytes: u64, options: &FormatOptions) -> Result<(Image, Summar
     Ok((image, summary))
 }
 
-/// A volume that e2fsck and dumpe2fs find nothing against.
+/// A volume that e2fsck and dumpe2fs find nothing against, with the free space that was planned.
 pub(crate) fn sound(bytes: u64, options: &FormatOptions) -> Result<(Image, Summary)> {
     let (image, summary) = made(bytes, options)?;
     check(&image).with_context(|| format!("{bytes} bytes, {summary:?}"))?;
+    let said = dumpe2fs(&image)?;
+    let count = |name: &str| {
+        said.lines()
+            .find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+    };
+    let free = (count("Free blocks:"), count("Free inodes:"));
+    let planned = (Some(summary.free_blocks), Some(summary.free_inodes.into()));
+    anyhow::ensure!(
+        free == planned,
+        "{bytes} bytes: free {free:?}, planned {planned:?}"
+    );
     Ok((image, summary))
 }
 

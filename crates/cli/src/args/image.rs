@@ -1,12 +1,16 @@
-//! The arguments of `stetfs image`: images in other formats.
+//! The arguments of `stetfs image`: new images, and images in other formats.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-/// Convert images between formats.
+use crate::files::args::BuildArgs;
+
+/// Make images, and convert them between formats.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Image {
+    /// Make an image with the content of directories, tar archives and container images.
+    Build(Box<BuildArgs>),
     /// Convert a plain image to an Android sparse image, for fastboot and simg2img.
     Sparse(SparseArgs),
     /// Convert an Android sparse image to a plain image that can be written.

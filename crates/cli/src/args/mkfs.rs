@@ -18,15 +18,8 @@ pub(crate) struct MkfsArgs {
     /// file grows to it.
     #[arg(long, value_name = "SIZE", value_parser = size::bytes)]
     pub(crate) size: Option<u64>,
-    /// The defaults of everything else: mke2fs (those of mke2fs 1.47), small (many small files),
-    /// android (partitions of Android) or rootfs (root file systems that older boot loaders and
-    /// kernels read).
-    #[arg(long, value_name = "PROFILE", default_value_t)]
-    pub(crate) like: Profile,
     #[command(flatten)]
-    numbers: Numbers,
-    #[command(flatten)]
-    identity: Identity,
+    new: NewVolume,
     /// Byte at which the volume begins, in an image with partitions.
     #[arg(long, value_name = "BYTES", value_parser = size::bytes)]
     offset: Option<u64>,
@@ -49,6 +42,20 @@ pub(crate) struct MkfsArgs {
     /// StetFS when it uses them. Those of an image are always zero.
     #[arg(long)]
     zero_tables: bool,
+}
+
+/// The properties of a new volume, whatever is put into it.
+#[derive(Debug, Args)]
+pub(crate) struct NewVolume {
+    /// The defaults of everything else: mke2fs (those of mke2fs 1.47), small (many small files),
+    /// android (partitions of Android) or rootfs (root file systems that older boot loaders and
+    /// kernels read).
+    #[arg(long, value_name = "PROFILE", default_value_t)]
+    like: Profile,
+    #[command(flatten)]
+    numbers: Numbers,
+    #[command(flatten)]
+    identity: Identity,
 }
 
 /// The numbers of a new volume.
@@ -112,34 +119,9 @@ impl MkfsArgs {
     /// # Errors
     /// Options that are not understood.
     pub(crate) fn read(&self) -> Result<(FormatTarget, FormatOptions)> {
-        let n = &self.numbers;
-        let narrow = |size: Option<u64>| size.map(|n| u32::try_from(n).unwrap_or(u32::MAX));
-        let mut features = FeatureEdits::default();
-        for text in &n.features {
-            let edited = features.edit(text);
-            edited.map_err(|why| Failure::new(Code::Usage, format!("-O {text}: {why}")))?;
-        }
-        let epoch = match self.identity.epoch {
-            Some(epoch) => Some(epoch),
-            None => options::epoch_of_environment()?,
-        };
         let numbers = FormatOptions {
-            profile: self.like,
-            block_size: narrow(n.block_size),
-            cluster_size: narrow(n.cluster_size),
-            features,
-            label: self.identity.label.clone().into_bytes(),
-            uuid: self.identity.uuid,
-            reserved: n.reserved,
-            inode_ratio: n.inode_ratio,
-            inodes: n.inodes,
-            inode_size: n.inode_size,
-            journal_size: n.journal_size,
-            root_owner: self.identity.root_owner,
-            root_mode: self.identity.root_mode,
-            epoch,
-            seed: self.identity.seed,
             zero_tables: self.zero_tables,
+            ..self.new.read()?
         };
         let target = FormatTarget {
             size: self.size,
@@ -162,7 +144,46 @@ impl MkfsArgs {
     }
 }
 
-fn owner(text: &str) -> std::result::Result<(u32, u32), String> {
+impl NewVolume {
+    /// The options, with the epoch of the environment where none is given.
+    ///
+    /// # Errors
+    /// Options that are not understood.
+    pub(crate) fn read(&self) -> Result<FormatOptions> {
+        let n = &self.numbers;
+        let narrow = |size: Option<u64>| size.map(|n| u32::try_from(n).unwrap_or(u32::MAX));
+        let mut features = FeatureEdits::default();
+        for text in &n.features {
+            let edited = features.edit(text);
+            edited.map_err(|why| Failure::new(Code::Usage, format!("-O {text}: {why}")))?;
+        }
+        let epoch = match self.identity.epoch {
+            Some(epoch) => Some(epoch),
+            None => options::epoch_of_environment()?,
+        };
+        Ok(FormatOptions {
+            profile: self.like,
+            block_size: narrow(n.block_size),
+            cluster_size: narrow(n.cluster_size),
+            features,
+            label: self.identity.label.clone().into_bytes(),
+            uuid: self.identity.uuid,
+            reserved: n.reserved,
+            inode_ratio: n.inode_ratio,
+            inodes: n.inodes,
+            inode_size: n.inode_size,
+            journal_size: n.journal_size,
+            root_owner: self.identity.root_owner,
+            root_mode: self.identity.root_mode,
+            epoch,
+            seed: self.identity.seed,
+            zero_tables: false,
+        })
+    }
+}
+
+/// Reads an owner and a group: numbers, or names of this system.
+pub(crate) fn owner(text: &str) -> std::result::Result<(u32, u32), String> {
     let (user, group) = text.split_once(':').ok_or("must be UID:GID")?;
     let id = |kind: &str, text: &str| {
         let id = text.parse().ok().or_else(|| ids::number(kind, text));

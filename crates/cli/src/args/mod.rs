@@ -7,7 +7,7 @@ mod package;
 mod volume;
 
 pub(crate) use image::{Image, SparseArgs, UnsparseArgs};
-pub(crate) use mkfs::MkfsArgs;
+pub(crate) use mkfs::{MkfsArgs, NewVolume, owner};
 pub(crate) use mount::{Atomic, FreezeArgs, MountArgs, StatArgs, UmountArgs};
 pub(crate) use package::{CompletionsArgs, ManArgs};
 pub(crate) use volume::{AdviseArgs, Dump, DumpJournalArgs, QuotaArgs, RecoverArgs, VolumeArg};
@@ -95,7 +95,7 @@ pub(crate) enum Command<M: More> {
     /// Manage files of a mount that are written atomically.
     #[command(subcommand)]
     Atomic(Atomic),
-    /// Convert between plain and Android sparse images.
+    /// Make images with content; convert between plain and Android sparse images.
     #[command(subcommand)]
     Image(Image),
     #[command(flatten)]

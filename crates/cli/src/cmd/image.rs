@@ -1,4 +1,4 @@
-//! `stetfs image`: Android's sparse images and plain ones.
+//! `stetfs image`: new images with content; Android's sparse images and plain ones.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -9,11 +9,12 @@ use stetfs::low::{DeviceOptions, Direct, FileDevice, Packed, SparseError, Sparse
 
 use crate::args::{Image, SparseArgs, UnsparseArgs};
 use crate::failure::{Code, Failure, Result};
-use crate::print;
+use crate::{files, print};
 
 /// Runs a command of `stetfs image`.
 pub(crate) fn run(command: &Image, as_json: bool) -> Result {
     let (done, to) = match command {
+        Image::Build(args) => return files::build::run(args, as_json),
         Image::Sparse(args) => (sparse(args)?, &args.sparse),
         Image::Unsparse(args) => (unsparse(args)?, &args.image),
     };

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
-use serde_json::json;
+use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::left_out::LeftOut;
@@ -35,7 +35,7 @@ impl Meter {
     /// closed.
     pub(super) fn start() -> Meter {
         let bar = ProgressBar::new_spinner();
-        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}, {elapsed}") {
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {prefix}{msg}, {elapsed}") {
             bar.set_style(style);
         }
         let interrupted = Arc::new(AtomicBool::new(false));
@@ -70,6 +70,17 @@ impl Meter {
         self.bytes += n;
         self.show();
         self.go_on()
+    }
+
+    /// Begins to count again; troubles stay.
+    pub(super) fn restart(&mut self) {
+        (self.entries, self.bytes) = (0, 0);
+        self.left_out = LeftOut::default();
+    }
+
+    /// Shows this before the counts.
+    pub(super) fn doing(&self, what: &'static str) {
+        self.bar.set_prefix(what);
     }
 
     /// Notes what was left out.
@@ -112,17 +123,18 @@ impl Meter {
             tracing::warn!("{said}");
         }
         if json {
-            let seconds = self.began.elapsed().as_secs_f64();
-            outln!(
-                "{}",
-                json!({
-                    "entries": self.entries,
-                    "bytes": self.bytes,
-                    "seconds": seconds,
-                    "left_out": self.left_out.to_json(),
-                    "errors": self.troubles.to_json(),
-                })
-            );
+            outln!("{}", self.to_json());
         }
+    }
+
+    /// The counts and the errors.
+    pub(super) fn to_json(&self) -> Value {
+        json!({
+            "entries": self.entries,
+            "bytes": self.bytes,
+            "seconds": self.began.elapsed().as_secs_f64(),
+            "left_out": self.left_out.to_json(),
+            "errors": self.troubles.to_json(),
+        })
     }
 }

@@ -3,6 +3,7 @@
 //!
 //! * `place`: the place that an argument names; `volumes`: the volumes open for it;
 //! * `tree`: one interface to read and make files, of the host and of volumes;
+//! * `build`: new images from directories, archives and container images;
 //! * `copy`, `tar`: copies of whole trees; `spot`: the source and the target of `cp`;
 //! * `troubles`: errors of single files;
 //! * `base64`: bytes as text;
@@ -17,6 +18,7 @@ mod accounts;
 pub(crate) mod args;
 mod base64;
 mod below;
+pub(crate) mod build;
 mod copy;
 mod edit;
 mod failed;

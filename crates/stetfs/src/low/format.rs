@@ -73,10 +73,14 @@ pub struct Formatted {
     pub blocks: u64,
     /// Blocks reserved for the superuser.
     pub reserved_blocks: u64,
+    /// Blocks that are free in the new volume, the reserved ones included.
+    pub free_blocks: u64,
     /// Number of groups.
     pub groups: u32,
     /// Number of inodes.
     pub inodes: u32,
+    /// Inodes that are free in the new volume.
+    pub free_inodes: u32,
     /// Bytes of an inode.
     pub inode_size: u16,
     /// Bytes of the journal; 0 without one.
@@ -99,8 +103,10 @@ impl Formatted {
             cluster_size: summary.cluster_size,
             blocks: summary.blocks,
             reserved_blocks: summary.reserved_blocks,
+            free_blocks: summary.free_blocks,
             groups: summary.groups,
             inodes: summary.inodes,
+            free_inodes: summary.free_inodes,
             inode_size: summary.inode_size,
             journal_bytes: summary.journal_bytes,
             notes: summary.notes,

@@ -1,6 +1,7 @@
 //! The arguments of the commands on files.
 
 mod attributes;
+mod build;
 mod copy;
 mod names;
 mod shared;
@@ -9,6 +10,7 @@ pub(crate) use attributes::{
     ChgrpArgs, ChmodArgs, ChownArgs, DfArgs, EditArgs, Encoding, GetfattrArgs, OwnerOptions,
     SetfattrArgs, TouchArgs, TruncateArgs,
 };
+pub(crate) use build::{BuildArgs, Free, ImageSize};
 pub(crate) use copy::{CpArgs, TarArgs};
 pub(crate) use names::{LnArgs, MkdirArgs, MvArgs, RmArgs, RmdirArgs};
 pub(crate) use shared::{InsideArgs, Opening};

@@ -68,6 +68,9 @@ impl Copy<'_> {
             finish.accessed = Some(item.accessed);
             let xattrs = self.from.xattrs(from);
             finish.xattrs = self.meter.troubles.pass(xattrs)?.unwrap_or_default();
+            if let Some(layer) = self.layer {
+                layer.tidy(&mut finish.xattrs);
+            }
             let flags = self.from.flags(from, item);
             finish.flags = self.meter.troubles.pass(flags)?.flatten();
         }

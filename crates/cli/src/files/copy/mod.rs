@@ -1,23 +1,26 @@
 //! `cp`: copies trees between volumes and the host.
 
+mod applied;
 mod attributes;
+mod content;
 mod existing;
+mod layer;
 
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::vec;
 
 use self::existing::Existing;
+pub(super) use self::layer::Layer;
 use super::args::CpArgs;
 use super::left_out::LeftOut;
 use super::meter::Meter;
 use super::place::Place;
 use super::spot::Spot;
 use super::tree::{
-    Content, Entered, Finish, GUARDS, Item, Kind, Made, Named, Permissions, SET_GID, Sink, Source,
-    Tree, check_depth,
+    Content, Entered, Finish, GUARDS, Item, Kind, Made, Named, Permissions, SET_GID, Source, Tree,
+    check_depth,
 };
 use super::volumes::Volumes;
 use crate::failure::{Code, Failure, Result};
@@ -91,6 +94,7 @@ fn copy_all(
             top: None,
             levels: Vec::new(),
             entered: Entered::default(),
+            layer: None,
             buf: &mut buf,
             meter,
         };
@@ -101,11 +105,7 @@ fn copy_all(
         }
         copied.sources += 1;
     }
-    // The guarding flags come last, when the files get no further names.
-    for (path, made, guarded) in copied.guarded {
-        made.finish(&path, &guarded, meter)?;
-    }
-    Ok(())
+    copied.guard(meter)
 }
 
 /// Most symbolic links to directories that are followed inside each other.
@@ -125,6 +125,16 @@ struct Copied {
     /// Files with several names that will get guarding flags (immutable, append only), with their
     /// paths.
     guarded: Vec<(PathBuf, Box<dyn Made>, Finish)>,
+}
+
+impl Copied {
+    /// Sets the guarding flags, which come last, when the files get no further names.
+    fn guard(self, meter: &mut Meter) -> Result {
+        for (path, made, guarded) in self.guarded {
+            made.finish(&path, &guarded, meter)?;
+        }
+        Ok(())
+    }
 }
 
 /// The copy of a file that has several names.
@@ -166,6 +176,8 @@ struct Copy<'a> {
     /// The directories under copy, each inside the one before it.
     levels: Vec<Level>,
     entered: Entered,
+    /// The copy is a layer: it replaces whatever has its names.
+    layer: Option<Layer<'a>>,
     buf: &'a mut [u8],
     meter: &'a mut Meter,
 }
@@ -208,6 +220,7 @@ impl Copy<'_> {
         });
         match self.meter.troubles.pass(item)? {
             None => Ok(()),
+            Some(item) if self.layer.is_some_and(|layer| layer.is_whiteout(&item)) => self.hide(to),
             Some(item) if item.kind == Kind::Dir => self.enter(from, to, item),
             Some(item) if item.kind == Kind::Symlink && self.follows => self.followed(from, to),
             Some(item) => self.file(from, to, &item, None),
@@ -288,6 +301,9 @@ impl Copy<'_> {
     /// Removes the existing file at the target, if it may be replaced.
     fn make_way(&self, to: &Path, there: Option<&Item>, copied: Kind) -> Result {
         if let Some(there) = there {
+            if let Some(layer) = self.layer {
+                return layer.to.remove_all(to);
+            }
             self.check_replaceable(to, there, copied)?;
             self.to.remove(to)?;
         }
@@ -391,6 +407,9 @@ impl Copy<'_> {
                 return Ok(());
             }
         }
+        if self.layer.is_some() {
+            self.uncover(from, to)?;
+        }
         let is_new = match self.to.item(to)? {
             None => {
                 self.to.make_dir(to)?;
@@ -452,40 +471,6 @@ impl Copy<'_> {
             }
         }
         self.to.hold(to, item.kind).map(Some)
-    }
-
-    /// Copies content. An unreadable part is reported; the copy holds what comes before it.
-    fn content(
-        &mut self,
-        source: &dyn Content,
-        runs: Vec<Range<u64>>,
-        size: u64,
-        sink: &dyn Sink,
-    ) -> Result {
-        let ends_with_hole = runs.last().is_some_and(Range::is_empty);
-        // There may be data beyond the size: in a file of /proc, a pipe, or a file that grows.
-        let behind = std::iter::once(size..u64::MAX);
-        for data in runs.into_iter().chain(behind) {
-            let mut at = data.start;
-            while at < data.end {
-                let most = usize::try_from(data.end - at).unwrap_or(PART).min(PART);
-                let part = self.buf.get_mut(..most).unwrap_or_default();
-                let Some(n) = self.meter.troubles.pass(source.read_at(part, at))? else {
-                    return Ok(());
-                };
-                if n == 0 {
-                    // The end of the data, or of a file that was truncated meanwhile.
-                    return match at == size && ends_with_hole {
-                        true => sink.set_len(size),
-                        false => Ok(()),
-                    };
-                }
-                sink.write_at(part.get(..n).unwrap_or_default(), at)?;
-                at += n as u64;
-                self.meter.bytes(n as u64)?;
-            }
-        }
-        Ok(())
     }
 
     fn in_the_way(&self, to: &Path, what: &str) -> Failure {

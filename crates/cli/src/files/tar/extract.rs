@@ -18,18 +18,26 @@ use super::pax::Pax;
 use super::told::Told;
 use super::unpacked::Unpacked;
 use crate::failure::{Code, Failure, Result};
-use crate::files::args::TarArgs;
 use crate::files::meter::Meter;
 use crate::files::tree::{Finish, Inside, Kind, Permissions, Sink, Tree, check_depth};
 
 /// The prefix of a whiteout, a name that a layer removes.
-const WHITEOUT: &[u8] = b".wh.";
+pub(super) const WHITEOUT: &[u8] = b".wh.";
 /// The name of an opaque whiteout: its directory hides everything that was there before.
 const OPAQUE: &[u8] = b".wh..opq";
 
+/// The way in which the entries of an archive are unpacked.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unpacking {
+    /// Owner and group of everything; `None` for those of the archive.
+    pub(super) owner: Option<(u32, u32)>,
+    /// Names that begin with `.wh.` remove what was there before.
+    pub(super) whiteouts: bool,
+}
+
 /// Unpacks into `base`, which is created if it does not exist.
 pub(super) fn extract(
-    args: &TarArgs,
+    how: Unpacking,
     volume: &Volume,
     base: &Path,
     archive: &mut dyn Read,
@@ -43,8 +51,8 @@ pub(super) fn extract(
         tree,
         aside,
         places: Unpacked::new(tree, base),
-        owner: args.owner,
-        whiteouts: args.whiteouts,
+        owner: how.owner,
+        whiteouts: how.whiteouts,
         chosen,
         told,
         made: BTreeSet::new(),

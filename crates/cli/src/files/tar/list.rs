@@ -37,7 +37,7 @@ struct Line {
 /// Lists the archive.
 pub(super) fn run(args: &TarArgs, file: Option<&Path>, json: bool) -> Result<Code> {
     let mut chosen = Chosen::new(&args.words, &args.exclude);
-    let (mut archive, running) = packed::reader(args, packed::open(file, false)?)?;
+    let (mut archive, running) = packed::reader(packed::asked(args), packed::open(file, false)?)?;
     let mut out = BufWriter::new(io::stdout().lock());
     let is_terminal = io::stdout().is_terminal();
     let mut listed: Vec<Value> = Vec::new();

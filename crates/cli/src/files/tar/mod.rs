@@ -6,6 +6,7 @@ mod bounded;
 mod chosen;
 mod create;
 mod extract;
+mod layer;
 mod list;
 mod packed;
 mod pax;
@@ -19,6 +20,8 @@ use std::path::Path;
 use stetfs::Volume;
 
 use self::chosen::Chosen;
+use self::extract::Unpacking;
+pub(super) use self::layer::{Archived, apply as unpack_layer, look_through};
 use self::packed::{drain, ended};
 use self::told::Told;
 use super::args::TarArgs;
@@ -72,16 +75,13 @@ fn extract(args: &TarArgs, file: Option<&Path>, told: &mut Told, meter: &mut Met
     let (place, names) = args.place_and_names()?;
     let (image, path) = place.inside()?;
     let mut chosen = Chosen::new(names, &args.exclude);
-    let (mut archive, running) = packed::reader(args, packed::open(file, false)?)?;
+    let (mut archive, running) = packed::reader(packed::asked(args), packed::open(file, false)?)?;
     let volume = open(image, Use::Write, &args.opening)?;
-    let done = extract::extract(
-        args,
-        &volume,
-        path,
-        &mut archive,
-        (&mut chosen, told),
-        meter,
-    );
+    let how = Unpacking {
+        owner: args.owner,
+        whiteouts: args.whiteouts,
+    };
+    let done = extract::extract(how, &volume, path, &mut archive, (&mut chosen, told), meter);
     let done = done.and_then(|()| drain(&mut archive, running.is_some()));
     drop(archive);
     close(volume, ended(running, done))?;

@@ -13,7 +13,7 @@ use crate::failure::{Code, Failure, Result};
 use crate::files::args::TarArgs;
 
 /// A program that compresses, and its mark at the beginning of a file.
-struct Program {
+pub(super) struct Program {
     name: &'static str,
     magic: &'static [u8],
     /// Arguments for compressing.
@@ -45,7 +45,8 @@ const ZSTD: Program = Program {
 /// The place of the magic in a tar header.
 const MAGIC: std::ops::Range<usize> = 257..262;
 
-fn asked(args: &TarArgs) -> Option<&'static Program> {
+/// The program that the arguments ask for.
+pub(super) fn asked(args: &TarArgs) -> Option<&'static Program> {
     match args {
         _ if args.gzip => Some(&GZIP),
         _ if args.bzip2 => Some(&BZIP2),
@@ -138,7 +139,7 @@ pub(super) fn writer(
 /// # Errors
 /// The archive cannot be read; the program cannot be started.
 pub(super) fn reader(
-    args: &TarArgs,
+    asked: Option<&'static Program>,
     from: Option<File>,
 ) -> Result<(Box<dyn Read>, Option<Running>)> {
     let from: Box<dyn Read + Send> = match from {
@@ -146,7 +147,7 @@ pub(super) fn reader(
         None => Box::new(io::stdin()),
     };
     let mut from = BufReader::with_capacity(PART, from);
-    let program = match asked(args) {
+    let program = match asked {
         Some(program) => Some(program),
         None => recognized(from.fill_buf().map_err(unreadable)?)?,
     };

@@ -5,23 +5,20 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Read;
 use std::ops::Range;
-use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use rustix::fs::{FileType, Mode, SeekFrom, ioctl_getflags, makedev, seek};
+use rustix::fs::{FileType, Mode, SeekFrom, makedev, seek};
 use rustix::io::Errno;
 use rustix::process::{Resource, umask};
 use stetfs::Node;
 
 use super::host_dir::{Held, HostDir};
-use super::host_item::{has_no_flags, id, is_unsupported, kind, to_item};
+use super::host_item::{flags_of, id, kind, to_item};
 use super::host_made::HostMade;
 use super::way::Way;
-use super::{
-    Content, Finish, Followed, Item, KEPT_FLAGS, Kind, Made, Named, Permissions, Sink, Tree, Xattr,
-};
+use super::{Content, Finish, Followed, Item, Kind, Made, Named, Permissions, Sink, Tree, Xattr};
 use crate::failure::{Code, Failure, Result};
 use crate::files::failed::host;
 use crate::files::meter::Meter;
@@ -231,9 +228,7 @@ impl Tree for Host {
     }
 
     fn names(&self, dir: &Path) -> Result<Vec<OsString>> {
-        let mut names = self.with(dir, "read the directory", HostDir::names)?;
-        names.sort_unstable();
-        Ok(names)
+        self.with(dir, "read the directory", HostDir::sorted_names)
     }
 
     fn names_dirs_once(&self) -> bool {
@@ -249,22 +244,9 @@ impl Tree for Host {
     }
 
     fn xattrs(&self, path: &Path) -> Result<Vec<Xattr>> {
-        let failed = |e: Errno| host("read the attributes of", &self.shown(path), e);
         let held = self.with(path, "open", HostDir::hold)?;
-        let names = match held.xattr_names() {
-            Err(e) if is_unsupported(e) => return Ok(Vec::new()),
-            names => names.map_err(failed)?,
-        };
-        let mut all = Vec::new();
-        for name in names.split(|b| *b == 0).filter(|name| !name.is_empty()) {
-            let name = OsString::from_vec(name.to_vec());
-            match held.xattr(&name) {
-                // The attribute is gone, or not readable to this user.
-                Err(e) if e == Errno::NODATA || is_unsupported(e) => {}
-                value => all.push((name, value.map_err(failed)?)),
-            }
-        }
-        Ok(all)
+        let all = held.xattrs();
+        all.map_err(|e| host("read the attributes of", &self.shown(path), e))
     }
 
     fn flags(&self, path: &Path, item: &Item) -> Result<Option<u32>> {
@@ -272,11 +254,7 @@ impl Tree for Host {
             return Ok(None);
         }
         let file = self.with(path, "open", HostDir::open_file)?;
-        match ioctl_getflags(&file) {
-            Ok(flags) => Ok(Some(flags.bits() & KEPT_FLAGS)),
-            Err(e) if is_unsupported(e) || has_no_flags(e) => Ok(None),
-            Err(e) => Err(host("read the flags of", &self.shown(path), e)),
-        }
+        flags_of(&file).map_err(|e| host("read the flags of", &self.shown(path), e))
     }
 
     fn open(&self, path: &Path, item: &Item) -> Result<Box<dyn Content>> {

@@ -14,10 +14,13 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, Stat, Timestamps, Uid, XattrFlags, chmodat,
-    chownat, getxattr, linkat, listxattr, mkdirat, mknodat, openat, readlinkat, setxattr, statat,
-    symlinkat, unlinkat, utimensat,
+    chownat, fgetxattr, flistxattr, getxattr, linkat, listxattr, mkdirat, mknodat, openat,
+    readlinkat, setxattr, statat, symlinkat, unlinkat, utimensat,
 };
-use rustix::io::Result;
+use rustix::io::{Errno, Result};
+
+use super::Xattr;
+use super::host_item::is_unsupported;
 
 /// The longest value of an attribute, and the longest list of names, bytes.
 const XATTR_MOST: usize = 64 << 10;
@@ -52,7 +55,7 @@ impl HostDir {
     }
 
     /// The names in the directory `name`.
-    pub(super) fn names(&self, name: &OsStr) -> Result<Vec<OsString>> {
+    fn names(&self, name: &OsStr) -> Result<Vec<OsString>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let dir = openat(&self.0, name, flags, Mode::empty())?;
         let mut names = Vec::new();
@@ -62,6 +65,13 @@ impl HostDir {
                 names.push(OsString::from_vec(name));
             }
         }
+        Ok(names)
+    }
+
+    /// The names in the directory `name`, in the order of their bytes.
+    pub(super) fn sorted_names(&self, name: &OsStr) -> Result<Vec<OsString>> {
+        let mut names = self.names(name)?;
+        names.sort_unstable();
         Ok(names)
     }
 
@@ -119,12 +129,47 @@ impl HostDir {
     }
 }
 
+/// Bytes that most lists and values of attributes take at most.
+const XATTR_USUAL: usize = 256;
+
 /// Reads an attribute, or a list of them.
 fn read_into(read: impl Fn(&mut [u8]) -> Result<usize>) -> Result<Vec<u8>> {
+    let mut usual = [0; XATTR_USUAL];
+    match read(&mut usual) {
+        Err(Errno::RANGE) => {}
+        n => return Ok(usual.get(..n?).unwrap_or_default().to_vec()),
+    }
     let mut buf = vec![0; XATTR_MOST];
     let n = read(&mut buf)?;
     buf.truncate(n);
     Ok(buf)
+}
+
+/// All attributes, by their names, each followed by a zero, and the way to a value.
+fn all_xattrs(
+    names: Result<Vec<u8>>,
+    value: impl Fn(&OsStr) -> Result<Vec<u8>>,
+) -> Result<Vec<Xattr>> {
+    let names = match names {
+        Err(e) if is_unsupported(e) => return Ok(Vec::new()),
+        names => names?,
+    };
+    let mut all = Vec::new();
+    for name in names.split(|b| *b == 0).filter(|name| !name.is_empty()) {
+        let name = OsString::from_vec(name.to_vec());
+        match value(&name) {
+            // The attribute is gone, or not readable to this user.
+            Err(e) if e == Errno::NODATA || is_unsupported(e) => {}
+            value => all.push((name, value?)),
+        }
+    }
+    Ok(all)
+}
+
+/// The extended attributes of an open file.
+pub(super) fn xattrs_of(file: &File) -> Result<Vec<Xattr>> {
+    let names = read_into(|buf| flistxattr(file, buf));
+    all_xattrs(names, |name| read_into(|buf| fgetxattr(file, name, buf)))
 }
 
 impl Held {
@@ -172,12 +217,10 @@ impl Held {
         setxattr(self.path(), name, value, XattrFlags::empty())
     }
 
-    /// The names of the extended attributes, each followed by a zero.
-    pub(super) fn xattr_names(&self) -> Result<Vec<u8>> {
-        read_into(|buf| listxattr(self.path(), buf))
-    }
-
-    pub(super) fn xattr(&self, name: &OsStr) -> Result<Vec<u8>> {
-        read_into(|buf| getxattr(self.path(), name, buf))
+    /// The extended attributes.
+    pub(super) fn xattrs(&self) -> Result<Vec<Xattr>> {
+        let path = self.path();
+        let names = read_into(|buf| listxattr(&path, buf));
+        all_xattrs(names, |name| read_into(|buf| getxattr(&path, name, buf)))
     }
 }

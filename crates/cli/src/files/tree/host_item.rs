@@ -1,12 +1,13 @@
 //! Conversions between the host's attributes of files and those of this module.
 
+use std::fs::File;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{FileType, Stat, Timespec, UTIME_OMIT, major, minor};
+use rustix::fs::{FileType, Stat, Timespec, UTIME_OMIT, ioctl_getflags, major, minor};
 use rustix::io::Errno;
 use stetfs::Node;
 
-use super::{Item, Kind};
+use super::{Item, KEPT_FLAGS, Kind};
 
 pub(super) fn kind(m: &Stat) -> Kind {
     let device = (major(m.st_rdev), minor(m.st_rdev));
@@ -42,6 +43,7 @@ pub(super) fn to_item(m: &Stat) -> Item {
         uid: m.st_uid,
         gid: m.st_gid,
         size: u64::try_from(m.st_size).unwrap_or(0),
+        is_sparse: m.st_blocks.saturating_mul(512) < m.st_size,
         links: m.st_nlink.into(),
         id: id(m),
         modified: time(m.st_mtime, m.st_mtime_nsec),
@@ -84,4 +86,13 @@ pub(super) fn is_unsupported(e: Errno) -> bool {
 /// Whether the error means that the file system has no flags, or not these.
 pub(super) fn has_no_flags(e: Errno) -> bool {
     matches!(e, Errno::NOTTY | Errno::INVAL)
+}
+
+/// The kept flags of an open file; `None` where there are no flags.
+pub(super) fn flags_of(file: &File) -> Result<Option<u32>, Errno> {
+    match ioctl_getflags(file) {
+        Ok(flags) => Ok(Some(flags.bits() & KEPT_FLAGS)),
+        Err(e) if is_unsupported(e) || has_no_flags(e) => Ok(None),
+        Err(e) => Err(e),
+    }
 }

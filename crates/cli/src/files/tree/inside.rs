@@ -55,6 +55,7 @@ fn to_item(volume: &Volume, m: &Metadata) -> Item {
         uid: m.uid(),
         gid: m.gid(),
         size: m.len(),
+        is_sparse: m.blocks().saturating_mul(512) < m.len(),
         links: m.nlink(),
         // The address distinguishes open volumes.
         id: (Arc::as_ptr(volume.low()) as u64, m.ino()),

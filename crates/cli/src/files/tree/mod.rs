@@ -1,6 +1,7 @@
 //! One interface to read and make files, of the host and of volumes. `cp` and `tar` work on it, in
 //! either direction.
 
+mod ahead;
 mod entered;
 mod host;
 mod host_dir;
@@ -18,6 +19,7 @@ use std::time::SystemTime;
 use stetfs::low::FileType;
 use stetfs::{Metadata, Node};
 
+pub(super) use ahead::Ahead;
 pub(super) use entered::Entered;
 pub(super) use host::{Host, host_umask};
 pub(super) use inside::Inside;
@@ -97,6 +99,8 @@ pub(super) struct Item {
     pub(super) gid: u32,
     /// Size, bytes.
     pub(super) size: u64,
+    /// It takes less space than its size: it has holes, or is stored compressed.
+    pub(super) is_sparse: bool,
     pub(super) links: u64,
     /// The identity of the file, the same for all its names in one tree.
     pub(super) id: (u64, u64),
@@ -203,7 +207,7 @@ const MAX_RUNS: usize = 1 << 20;
 
 /// All runs of data of a file of `size` bytes; an empty run at the end stands for a hole there. To
 /// be called before anything is read: the kernel reports read-ahead pages as data.
-fn runs(content: &dyn Content, size: u64) -> Result<Vec<Range<u64>>> {
+pub(super) fn runs(content: &dyn Content, size: u64) -> Result<Vec<Range<u64>>> {
     let mut runs = Vec::new();
     let mut at = 0;
     while let Some(run) = content.next_data(at)? {
