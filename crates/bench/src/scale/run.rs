@@ -28,6 +28,8 @@ const REGION: u64 = 256 << 20;
 /// Names that the create loads make at most, in all: fewer than the volume has inodes. A run that
 /// made them ends early.
 const NAMES: u32 = 400_000;
+/// The virtual time in which a volume is prepared at the latest, ns.
+const PREPARED: u64 = 600_000_000_000;
 /// Nanoseconds by which a thread may be ahead, where work is measured.
 const SLACK: u64 = 200;
 
@@ -179,6 +181,7 @@ fn simulated(plan: Plan, settings: Settings, journal: &str, waits: usize) -> Res
     let (load, cores) = (plan.load, plan.cores);
     let settings = Settings {
         cores: usize::try_from(cores)?,
+        longest: PREPARED + 10 * u64::try_from(plan.limit.as_nanos())?,
         ..settings
     };
     let begin = Instant::now();

@@ -102,6 +102,9 @@ pub struct Settings {
     /// Nanoseconds by which a thread may be ahead of the one with the lowest time before that one
     /// runs. More is faster on the host and less exact.
     pub slack: u64,
+    /// Virtual nanoseconds after which the simulation ends with an error: threads that look at
+    /// something from time to time never end by themselves, and hide that others wait for ever.
+    pub longest: u64,
     /// Time without a scheduling point after which the simulation counts as stuck on the host.
     pub patience: Duration,
 }
@@ -117,6 +120,7 @@ impl Settings {
             placement: Placement::RoundRobin,
             slice: 1_000_000,
             slack: 0,
+            longest: u64::MAX,
             patience: Duration::from_secs(60),
         }
     }

@@ -114,18 +114,26 @@ pub(super) fn acquire<G>(
     touch(line, true, Op::Lock);
     let key = Key::Lock(address);
     let exclusive = kind != WaitKind::Read;
+    let mut came = true;
     loop {
-        if !me.world.state.lock().must_queue(me.id, key, exclusive) {
+        let mut state = me.world.state.lock();
+        let waits = came && !exclusive && state.writer_waits(key);
+        if !waits && !state.is_handed(me.id, key) {
             // A hand-over counts once, even if one took the lock that never waits.
-            me.world.state.lock().took(me.id, key);
+            state.took(me.id, key);
+            drop(state);
             if let Some(guard) = try_it() {
                 return Some(guard);
             }
+        } else {
+            drop(state);
         }
+        came = false;
         me.block(Wait {
             exclusive,
             ..waiting(key, kind)
         });
+        woken = true;
     }
 }
 

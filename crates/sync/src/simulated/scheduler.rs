@@ -317,14 +317,16 @@ impl State {
         self.make_ready(task, now + latency);
     }
 
-    /// Whether someone waits for the lock to write, or it was handed to another than `id`: then a
-    /// reader waits, too.
-    pub(super) fn must_queue(&self, id: usize, key: Key, exclusive: bool) -> bool {
-        if self.handed.get(&key).is_some_and(|to| *to != id) {
-            return true;
-        }
+    /// Whether the lock was handed to another than `id`.
+    pub(super) fn is_handed(&self, id: usize, key: Key) -> bool {
+        self.handed.get(&key).is_some_and(|to| *to != id)
+    }
+
+    /// Whether someone waits for the lock to write: then readers that come wait, too. Not those
+    /// that were woken: their turn it is.
+    pub(super) fn writer_waits(&self, key: Key) -> bool {
         let queue = self.waiting.get(&key);
-        !exclusive && queue.is_some_and(|q| q.iter().any(|w| w.exclusive))
+        queue.is_some_and(|q| q.iter().any(|w| w.exclusive))
     }
 
     /// The task has the lock: a hand-over to it is done.
@@ -451,6 +453,11 @@ impl State {
         let on_cores = self.tasks.iter().filter(|t| t.status == Status::Running);
         let names: Vec<&str> = on_cores.map(|t| t.name.as_str()).collect();
         names.join(", ")
+    }
+
+    /// Who waits where, if the task's time is beyond the longest.
+    pub(super) fn late(&self, id: usize) -> Option<String> {
+        (self.tasks[id].clock > self.settings.longest).then(|| self.stuck())
     }
 
     /// Who waits where, one line each.

@@ -110,6 +110,59 @@ fn readers_share_and_a_writer_waits_for_them() {
 }
 
 #[test]
+fn a_reader_that_was_woken_does_not_wait_for_the_writer_behind_it() {
+    let order = simulated(4, || {
+        let lock = Arc::new(RwLock::new(Vec::new()));
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let held = lock.write();
+        let spawn = |after: u64, write: bool| {
+            let (lock, order) = (lock.clone(), order.clone());
+            thread::spawn(move || {
+                thread::sleep(Duration::from_micros(after));
+                let note = |what| order.lock().push(what);
+                if write {
+                    let mut held = lock.write();
+                    held.push(());
+                    note("writer");
+                } else {
+                    let _held = lock.read();
+                    note("reader");
+                }
+            })
+        };
+        let all = [spawn(10, false), spawn(20, true)];
+        work(100_000);
+        drop(held);
+        for one in all {
+            assert!(one.join().is_ok());
+        }
+        let order = order.lock();
+        order.clone()
+    });
+    assert_eq!(order, ["reader", "writer"]);
+}
+
+#[test]
+fn a_simulation_without_an_end_is_an_error_that_names_who_waits() {
+    let settings = Settings {
+        longest: 1_000_000_000,
+        ..Settings::table(2, 1)
+    };
+    let outcome = run(settings, || {
+        thread::spawn(|| {
+            loop {
+                thread::sleep(Duration::from_millis(1));
+            }
+        });
+        thread::park();
+    });
+    match outcome.map(|o| o.result) {
+        Err(SimulationError::Late(who)) => assert!(who.contains("first"), "{who}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
 fn a_condition_wakes_at_the_signal_or_at_the_deadline() {
     simulated(2, || {
         let pair = Arc::new((Mutex::new(false), Condvar::new()));

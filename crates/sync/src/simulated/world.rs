@@ -17,6 +17,8 @@ use super::scheduler::{Key, State, Wait};
 pub enum SimulationError {
     /// Nothing can go on: the text says who waits where.
     Deadlock(String),
+    /// It did not end in the virtual time that it had: the text says who waits where.
+    Late(String),
     /// A thread waits for something outside of the simulation, or runs without a scheduling point:
     /// the text names it.
     Stuck(String),
@@ -28,6 +30,7 @@ impl std::fmt::Display for SimulationError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             SimulationError::Deadlock(who) => write!(f, "deadlock: no thread can go on:{who}"),
+            SimulationError::Late(who) => write!(f, "no end in virtual time:{who}"),
             SimulationError::Stuck(who) => write!(f, "no scheduling point for long: {who}"),
             SimulationError::Panicked(how) => write!(f, "the first thread panicked: {how}"),
         }
@@ -169,6 +172,11 @@ impl Me {
             state.end_slice(self.id);
         }
         let next = state.pick();
+        if let Some(late) = next.and_then(|next| state.late(next)) {
+            drop(state);
+            self.world.finish(Err(SimulationError::Late(late)));
+            return self.baton.await_turn();
+        }
         if next == Some(self.id) {
             self.resume(state);
             return;
