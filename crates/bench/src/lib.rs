@@ -3,6 +3,7 @@
 //!
 //! * [`compare`]: any mounted directories against each other;
 //! * [`figure`]: the figures of the papers, with the paper's numbers beside the measured ones;
+//! * [`scale`]: loads on many simulated cores, in virtual time;
 //! * [`flash`]: the figures of the flash laboratory;
 //! * [`age`]: months of use, and the fragmentation of a volume after them.
 
@@ -16,3 +17,4 @@ pub mod figure;
 mod files;
 pub mod flash;
 pub mod interrupt;
+pub mod scale;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use parking_lot::{Condvar, Mutex};
+use stetfs_sync::timed::{Condvar, Mutex};
 
 use crate::device::sharing_of;
 use crate::device::{BlockDevice, Read, Write};

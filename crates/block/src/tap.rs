@@ -3,10 +3,12 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use parking_lot::Mutex;
+use stetfs_sync::timed::{
+    Instant, Mutex,
+    atomic::{AtomicBool, Ordering},
+};
 
 use crate::{BlockDevice, Read, Result, Share, ShareLimits, SharePair, Stats, Write, sharing_of};
 

@@ -1,10 +1,12 @@
 //! The buffer cache: shards over a device, with read-ahead and statistics.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
 use stetfs_block::{BlockDevice, ReadList, Result};
+use stetfs_sync::timed::{
+    Mutex,
+    atomic::{AtomicU64, Ordering},
+};
 
 use crate::block::Block;
 use crate::page::Page;

@@ -18,9 +18,9 @@
 use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
-use std::time::Instant;
 
 use stetfs_block::{BlockDevice, Fault, FaultInjector, Op, SECTOR};
+use stetfs_sync::timed::Instant;
 
 use crate::volatile::{Kept, Volatile};
 

@@ -1,10 +1,9 @@
 //! Pacing: requests that return when they would complete on a device of some model.
 
 use std::cell::Cell;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use parking_lot::Mutex;
+use stetfs_sync::timed::{Instant, Mutex, thread};
 
 use crate::clock::Clock;
 

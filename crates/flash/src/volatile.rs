@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use parking_lot::Mutex;
 use stetfs_block::{
     BlockDevice, Read, Result, SECTOR, Share, ShareLimits, SharePair, Stats, Write, sharing_of,
 };
+use stetfs_sync::timed::Mutex;
 
 /// Bytes of a sector.
 const LEN: u64 = SECTOR as u64;

@@ -33,7 +33,7 @@ pub struct Records<'a> {
 
 /// The lane that this thread tries first: its processor's.
 fn own_lane() -> usize {
-    rustix::thread::sched_getcpu()
+    stetfs_sync::processor()
 }
 
 impl Journal {

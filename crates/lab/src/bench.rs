@@ -37,6 +37,10 @@ pub(crate) fn run(command: &Bench, json: bool) -> Result {
             let report = args.run(program).map_err(failed)?;
             (report.text(), report.json().map_err(failed)?)
         }
+        Bench::Scale(args) => {
+            let report = args.run().map_err(failed)?;
+            (report.text(), report.json().map_err(failed)?)
+        }
         Bench::Figure(args) => {
             let figure = args.run(program).map_err(failed)?;
             (figure.text(), figure.json().map_err(failed)?)

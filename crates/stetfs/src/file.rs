@@ -7,8 +7,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use rustix::io::Errno;
+use stetfs_sync::timed::Mutex;
 
 use crate::error::{Error, Result};
 use crate::low::{self, FallocateMode, Fs, FsError, OpenRef, SeekWhat, SetAttr, Wait};

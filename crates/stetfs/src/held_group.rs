@@ -1,6 +1,6 @@
 //! An open atomic group, shared by its handle and by the volume, which may abort it.
 
-use parking_lot::Mutex;
+use stetfs_sync::timed::Mutex;
 
 use crate::low::{AtomicGroup, Ino};
 

@@ -1,10 +1,10 @@
 //! The state that all handles of an open volume share. The last handle closes the volume.
 
 use std::path::Path;
-use std::sync::{Arc, Weak, mpsc};
+use std::sync::{Arc, Weak};
 
-use parking_lot::{Mutex, RwLock};
 use rustix::io::Errno;
+use stetfs_sync::timed::{Mutex, RwLock, mpsc};
 
 use crate::held_group::HeldGroup;
 use crate::low::{self, Ctx, Done, Fs, FsError, Ino};

@@ -20,12 +20,18 @@ mod model;
 pub mod plain;
 mod points;
 mod rank;
+#[cfg(all(feature = "virtual", not(feature = "model")))]
+pub mod simulated;
 mod threads;
+pub mod timed;
 
 pub use held::{Held, hold};
 pub use points::{Hold, point};
 pub use rank::Rank;
-pub use threads::{processors, run_anywhere, serve_processor, served_processor, thread_number};
+pub use threads::{
+    processor, processors, run_anywhere, serve_processor, served_processor, thread_number,
+    time_of_day,
+};
 
 /// A mutex with a rank.
 pub struct Mutex<T> {
@@ -49,6 +55,7 @@ impl<T> Mutex<T> {
     }
 
     /// Locks; nothing of the same or a later rank may be held.
+    #[cfg_attr(feature = "virtual", track_caller)]
     pub fn lock(&self) -> MutexGuard<'_, T> {
         let held = hold(self.rank, false);
         MutexGuard {
@@ -58,6 +65,7 @@ impl<T> Mutex<T> {
     }
 
     /// Locks while another lock of the same rank may be held; the caller orders such pairs.
+    #[cfg_attr(feature = "virtual", track_caller)]
     pub fn lock_nested(&self) -> MutexGuard<'_, T> {
         let held = hold(self.rank, true);
         MutexGuard {
@@ -68,6 +76,7 @@ impl<T> Mutex<T> {
 
     /// Locks if that needs no waiting. Any rank may be held: a thread that does not wait cannot
     /// deadlock.
+    #[cfg_attr(feature = "virtual", track_caller)]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         let guard = self.inner.try_lock()?;
         Some(MutexGuard {
@@ -123,6 +132,7 @@ impl<T> RwLock<T> {
     }
 
     /// Locks shared; nothing of the same or a later rank may be held.
+    #[cfg_attr(feature = "virtual", track_caller)]
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
         let held = hold(self.rank, false);
         RwLockReadGuard {
@@ -132,6 +142,7 @@ impl<T> RwLock<T> {
     }
 
     /// Locks exclusively; nothing of the same or a later rank may be held.
+    #[cfg_attr(feature = "virtual", track_caller)]
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
         let held = hold(self.rank, false);
         RwLockWriteGuard {
@@ -141,6 +152,7 @@ impl<T> RwLock<T> {
     }
 
     /// Like [`read`](Self::read) while another lock of the same rank may be held.
+    #[cfg_attr(feature = "virtual", track_caller)]
     pub fn read_nested(&self) -> RwLockReadGuard<'_, T> {
         let held = hold(self.rank, true);
         RwLockReadGuard {
@@ -150,6 +162,7 @@ impl<T> RwLock<T> {
     }
 
     /// Like [`write`](Self::write) while another lock of the same rank may be held.
+    #[cfg_attr(feature = "virtual", track_caller)]
     pub fn write_nested(&self) -> RwLockWriteGuard<'_, T> {
         let held = hold(self.rank, true);
         RwLockWriteGuard {
@@ -159,6 +172,7 @@ impl<T> RwLock<T> {
     }
 
     /// Locks exclusively if that needs no waiting, whatever is held.
+    #[cfg_attr(feature = "virtual", track_caller)]
     pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, T>> {
         let guard = self.inner.try_write()?;
         Some(RwLockWriteGuard {
@@ -168,6 +182,7 @@ impl<T> RwLock<T> {
     }
 
     /// Locks shared if that needs no waiting, whatever is held.
+    #[cfg_attr(feature = "virtual", track_caller)]
     pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
         let guard = self.inner.try_read()?;
         Some(RwLockReadGuard {

@@ -11,10 +11,17 @@ use std::time::Duration;
 
 use shuttle::sync as inner;
 
+pub use crossbeam_channel as channel;
 pub use shuttle;
 pub use shuttle::sync::{atomic, mpsc};
 pub use shuttle::thread;
 pub use shuttle::thread_local;
+
+/// Locks and atomics without steps of the model.
+pub mod unmodelled {
+    pub use parking_lot::{Mutex, MutexGuard, RwLock};
+    pub use std::sync::atomic;
+}
 
 fn unpoisoned<T>(result: LockResult<T>) -> T {
     result.unwrap_or_else(PoisonError::into_inner)

@@ -7,9 +7,35 @@ use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use rustix::process::getpid;
 use rustix::thread::{sched_getaffinity, sched_setaffinity};
 
+#[cfg(all(feature = "virtual", not(feature = "model")))]
+use crate::simulated;
+
+/// Outside of simulations.
+#[cfg(not(all(feature = "virtual", not(feature = "model"))))]
+mod simulated {
+    pub(super) const fn cores() -> Option<usize> {
+        None
+    }
+
+    pub(super) const fn this_core() -> Option<usize> {
+        None
+    }
+
+    pub(super) const fn virtual_nanos() -> Option<u64> {
+        None
+    }
+
+    pub(super) const fn task_number() -> Option<usize> {
+        None
+    }
+}
+
 /// Sets the calling thread's affinity to that of the process's first thread. A thread inherits
 /// affinity from the thread that starts it, which may be pinned to one processor.
 pub fn run_anywhere() {
+    if simulated::task_number().is_some() {
+        return;
+    }
     if let Ok(all) = sched_getaffinity(Some(getpid())) {
         // On failure the thread stays where it is: slower at worst.
         let _ = sched_setaffinity(None, &all);
@@ -19,6 +45,9 @@ pub fn run_anywhere() {
 /// The number of threads that can run at once. Read once and kept: the standard library reads a
 /// dozen files for it.
 pub fn processors() -> usize {
+    if let Some(cores) = simulated::cores() {
+        return cores;
+    }
     static COUNT: OnceLock<usize> = OnceLock::new();
     *COUNT.get_or_init(|| {
         let count = std::thread::spawn(|| {
@@ -27,6 +56,26 @@ pub fn processors() -> usize {
         });
         count.join().unwrap_or(1)
     })
+}
+
+/// The processor that the calling thread runs on; at once it may be another.
+pub fn processor() -> usize {
+    simulated::this_core().unwrap_or_else(rustix::thread::sched_getcpu)
+}
+
+/// The time of day: seconds and nanoseconds since 1970. In a simulation it begins at a fixed
+/// moment.
+pub fn time_of_day() -> (i64, u32) {
+    /// 2030-01-01.
+    const BEGIN: i64 = 1_893_456_000;
+    const SECOND: u64 = 1_000_000_000;
+    if let Some(nanos) = simulated::virtual_nanos() {
+        let seconds = i64::try_from(nanos / SECOND).unwrap_or(i64::MAX);
+        let rest = u32::try_from(nanos % SECOND).unwrap_or(0);
+        return (BEGIN.saturating_add(seconds), rest);
+    }
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    (t.tv_sec, u32::try_from(t.tv_nsec).unwrap_or(0))
 }
 
 thread_local!(static SERVED: Cell<Option<u16>> = const { Cell::new(None) });
@@ -45,6 +94,9 @@ pub fn served_processor() -> Option<u16> {
 
 /// The calling thread's number: threads are numbered from 0 in the order of their first call.
 pub fn thread_number() -> u16 {
+    if let Some(number) = simulated::task_number() {
+        return u16::try_from(number).unwrap_or(u16::MAX);
+    }
     static NEXT: AtomicU16 = AtomicU16::new(0);
     thread_local!(static NUMBER: Cell<Option<u16>> = const { Cell::new(None) });
     let number = NUMBER.get().unwrap_or_else(|| NEXT.fetch_add(1, Relaxed));

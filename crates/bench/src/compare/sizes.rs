@@ -68,6 +68,11 @@ pub struct Oltp {
 const MOST: usize = 64 << 20;
 
 impl Sizes {
+    /// Time of a server profile: at least a second.
+    pub(crate) fn profile_time(&self) -> std::time::Duration {
+        std::time::Duration::from_secs(self.profile_seconds.max(1).into())
+    }
+
     /// Sizes for steady medians.
     pub fn normal() -> Self {
         Self {

@@ -206,7 +206,7 @@ fn one(
     let place = Place::Library(&fs);
     let hands = work.hands(&place, threads, sizes)?;
     let before = LogCounters::of(&fs);
-    let done = drive(&place, hands, sizes.profile_seconds)?;
+    let done = drive(&place, hands, sizes.profile_time())?;
     let after = LogCounters::of(&fs);
     let below = Below {
         log: after.since(before),

@@ -1,11 +1,13 @@
 //! `DataState`: the state of file data in memory of an open volume.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use stetfs_sync::timed::{
+    Condvar, Mutex,
+    atomic::{AtomicBool, Ordering},
+    thread::JoinHandle,
+};
 
 use super::syncs::syncers::Syncers;
 use super::writeback::dirty_set::DirtySet;

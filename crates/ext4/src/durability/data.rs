@@ -4,10 +4,10 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
 
 use stetfs_cache::PageRef;
 use stetfs_journal::{Block, BlockNr, CommitPoint, FlushMark, Stamp};
+use stetfs_sync::timed::Instant;
 
 use super::recorded::Recorded;
 

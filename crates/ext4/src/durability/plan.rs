@@ -1,6 +1,6 @@
 //! The plan of a sync: one function decides what a sync of a file has to do.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use stetfs_sync::timed::atomic::{AtomicU64, Ordering};
 
 /// The reason why a file was synced by a commit although files have records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

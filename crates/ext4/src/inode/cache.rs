@@ -17,9 +17,9 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use stetfs_journal::CommitPoint;
+use stetfs_sync::timed::atomic::{AtomicBool, AtomicU64, Ordering};
 use stetfs_sync::{Mutex, Rank};
 
 use super::Inode;

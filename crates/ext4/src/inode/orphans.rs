@@ -24,7 +24,7 @@ pub(crate) struct Orphans {
     /// Free slots of each block of the file. A thread that changes a block holds its lock.
     pub(super) free: Vec<Mutex<u32>>,
     /// The report on the orphans that an earlier mount left.
-    pub(crate) finished: parking_lot::Mutex<OrphansFinished>,
+    pub(crate) finished: stetfs_sync::timed::Mutex<OrphansFinished>,
 }
 
 /// The orphan list.
@@ -72,7 +72,7 @@ impl Orphans {
                 .into_iter()
                 .map(|n| Mutex::new(Rank::Orphan, n))
                 .collect(),
-            finished: parking_lot::Mutex::default(),
+            finished: stetfs_sync::timed::Mutex::default(),
         }
     }
 

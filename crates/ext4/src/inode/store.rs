@@ -1,9 +1,9 @@
 //! `InodeStore`: inodes in memory, the inode table, orphans and usage.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use stetfs_ondisk::ext4::inode::InodeView;
+use stetfs_sync::timed::atomic::{AtomicU64, Ordering};
 
 use super::Inode;
 use super::cache::InodeCache;

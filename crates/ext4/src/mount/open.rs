@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use stetfs_block::{BlockDevice, Failures, Overlay, Tap, Tapped, Watched};
 use stetfs_journal::{Journal, JournalError, RecoveryReport};
 use stetfs_ondisk::ext4::features::{Incompat, RoCompat};
 use stetfs_ondisk::ext4::superblock::{State, Superblock};
+use stetfs_sync::timed::Instant;
 
 use super::early::{Early, check_size};
 use super::inspect::inspect;

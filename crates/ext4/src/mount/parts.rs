@@ -1,7 +1,6 @@
 //! The parts of an open volume, before they are assembled.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use stetfs_block::BlockDevice;
 use stetfs_cache::CacheConfig;
@@ -9,6 +8,7 @@ use stetfs_journal::{Cache, Journal, RecoveryReport};
 use stetfs_ondisk::ext4::features::Incompat;
 use stetfs_ondisk::ext4::inode::FULL_EXTRA_ISIZE;
 use stetfs_ondisk::ext4::superblock::{Geometry as Layout, Superblock};
+use stetfs_sync::timed::atomic::AtomicU64;
 
 use super::early::{Early, check_size};
 use super::log::VolumeLog;

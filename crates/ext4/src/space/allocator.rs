@@ -1,7 +1,8 @@
 //! `Allocator`: the store of free space and free inodes.
 
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
+
+use stetfs_sync::timed::atomic::{AtomicU32, Ordering};
 
 use super::group::Groups;
 use crate::volume::Volume;

@@ -6,10 +6,9 @@
 //! describe one file after the other, so a block may come to a file before its former owner gives
 //! it up. And an earlier replay, by another implementation, may have stopped at any point.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use stetfs_journal::{BlockNr, Handle};
 use stetfs_ondisk::ext4::bitmap;
+use stetfs_sync::timed::atomic::{AtomicU64, Ordering};
 
 use super::allocator::Allocator;
 use super::bitmaps::Bitmap;

@@ -1,8 +1,7 @@
 //! Block groups in memory: state behind a lock, and counts that searches read without it.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-
 use stetfs_ondisk::ext4::group_desc::{GroupDesc, GroupFlags};
+use stetfs_sync::timed::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use stetfs_sync::{Mutex, MutexGuard, Rank};
 
 use super::promises::RedoPromises;
@@ -73,7 +72,7 @@ pub(crate) struct Groups {
     /// Freed space is not allocated again (`space/claims`).
     pub(super) keep_freed: AtomicBool,
     /// Freed space that is held back (`epoch=`).
-    pub(super) held: parking_lot::Mutex<Vec<HeldBack>>,
+    pub(super) held: stetfs_sync::timed::Mutex<Vec<HeldBack>>,
     /// Statements about files win over the bitmaps (`space/claims`).
     pub(super) trust_files: AtomicBool,
     /// Groups that runs touched beyond the expected number, while records and fast commits are
@@ -131,7 +130,7 @@ impl Groups {
             reserved: AtomicU64::new(0),
             redo: Mutex::new(Rank::InodeLeaf, RedoPromises::default()),
             keep_freed: AtomicBool::new(false),
-            held: parking_lot::Mutex::default(),
+            held: stetfs_sync::timed::Mutex::default(),
             trust_files: AtomicBool::new(false),
             more_groups: AtomicU64::new(0),
             more_pieces: AtomicU64::new(0),

@@ -1,7 +1,7 @@
 //! A tree with the longest free run of every group. It finds a group with room without a look at
 //! all of them.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use stetfs_sync::timed::atomic::{AtomicU32, Ordering};
 
 /// Maxima over halves, quarters and so on of a list of numbers: finds the next number of at least a
 /// given size in logarithmic time. Each number has one writer at a time (under its group's lock).

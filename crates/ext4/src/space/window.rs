@@ -3,11 +3,11 @@
 //! A window exists only in memory: a run of free bits of one group with an owner. Other files keep
 //! off it until space is short; then they take it without asking.
 
-use crate::state::window::Window;
 use std::collections::VecDeque;
 
-use parking_lot::Mutex;
+use stetfs_sync::timed::Mutex;
 
+use crate::state::window::Window;
 use crate::types::Ino;
 
 /// The most windows of files that are not open here; then the oldest is released.

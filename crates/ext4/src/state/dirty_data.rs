@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
 
 use stetfs_journal::Block;
+use stetfs_sync::timed::Instant;
 use stetfs_sync::{Mutex, Rank};
 
 use crate::durability::DataLedger;

@@ -6,9 +6,11 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
+use stetfs_sync::timed::{
+    Mutex,
+    atomic::{AtomicU64, Ordering},
+};
 
 use crate::error::FsError;
 use crate::types::{Caller, Descriptor};

@@ -1,6 +1,6 @@
 //! The memory that all atomic groups use together.
 
-use std::sync::atomic::AtomicU64;
+use stetfs_sync::timed::atomic::AtomicU64;
 
 /// Bytes that atomic groups keep in memory.
 #[derive(Debug, Default)]

@@ -1,7 +1,6 @@
 //! An inode in memory.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-
+use stetfs_sync::timed::atomic::{AtomicBool, AtomicU32, Ordering};
 use stetfs_sync::{Mutex, Rank, RwLock, RwLockWriteGuard};
 
 use super::body::InodeBody;
@@ -118,7 +117,7 @@ impl Inode {
         loop {
             match self.body.try_write() {
                 Some(guard) => return guard,
-                None => std::thread::yield_now(),
+                None => stetfs_sync::timed::thread::yield_now(),
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Read-ahead: which blocks of a file are read before a reader asks for them.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use stetfs_sync::timed::atomic::{AtomicU64, Ordering};
 
 /// The first and the largest read-ahead window, bytes. A window doubles until it reaches the
 /// largest.

@@ -1,8 +1,9 @@
 //! The frost of a volume: while it is frozen, changes wait and no background work runs.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use parking_lot::{Condvar, Mutex};
+use stetfs_sync::timed::{
+    Condvar, Mutex,
+    atomic::{AtomicBool, Ordering},
+};
 
 /// Holds back changes and background work.
 #[derive(Default)]

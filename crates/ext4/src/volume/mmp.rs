@@ -4,11 +4,8 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
-use parking_lot::Mutex;
 use stetfs_block::{BlockDevice, Write};
 use stetfs_journal::JournalError;
 use stetfs_ondisk::ext4::checksum::ChecksumMode;
@@ -16,6 +13,11 @@ use stetfs_ondisk::ext4::features::Incompat;
 use stetfs_ondisk::ext4::mmp::{Mmp, SEQ_CLEAN, SEQ_FSCK, SEQ_MAX};
 use stetfs_ondisk::ext4::superblock::{Geometry as Layout, Superblock};
 use stetfs_ondisk::num::high32;
+use stetfs_sync::timed::{
+    Instant, Mutex,
+    channel::{Receiver, RecvTimeoutError, Sender, bounded},
+    thread::JoinHandle,
+};
 
 use crate::error::{FsError, Result};
 use crate::types::FsOptions;
@@ -87,7 +89,7 @@ impl Place {
     /// Waits longer than a live user leaves the block unchanged.
     fn wait(&self, interval: u16) {
         let seconds = u32::from(interval * 2 + 1).min(u32::from(interval) + 60);
-        std::thread::sleep(self.second * seconds);
+        stetfs_sync::timed::thread::sleep(self.second * seconds);
     }
 
     /// Refuses a volume that another machine uses. Returns the block, and the interval that was
@@ -244,7 +246,7 @@ impl Claim {
     pub(crate) fn keep(&self, lost: impl FnOnce(FsError) + Send + 'static) -> Result<()> {
         let (stop, stopped) = bounded(0);
         let (place, mine) = (self.place.clone(), self.mine.clone());
-        let thread = std::thread::Builder::new()
+        let thread = stetfs_sync::timed::thread::Builder::new()
             .name("stet-mmp".into())
             .spawn(move || run(&place, &mine, &stopped, lost))
             .map_err(|e| JournalError::Aborted(format!("cannot start the thread stet-mmp: {e}")))?;
@@ -258,7 +260,7 @@ impl Claim {
         let thread = self.thread.lock().take();
         // This thread itself may drop the last reference to the volume.
         if let Some(thread) = thread
-            && thread.thread().id() != std::thread::current().id()
+            && thread.thread().id() != stetfs_sync::timed::thread::current().id()
             && thread.join().is_err()
         {
             tracing::error!("the thread stet-mmp panicked");

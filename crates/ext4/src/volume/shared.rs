@@ -1,10 +1,10 @@
 //! `Volume`: the base of all stores of an open volume.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use stetfs_journal::{Cache, CommitPoint, Credits, Handle, Ino, Journal};
 use stetfs_ondisk::ext4::time::Timestamp;
+use stetfs_sync::timed::atomic::AtomicU64;
 
 use super::super_state::SuperState;
 use crate::geometry::Geometry;
@@ -49,10 +49,9 @@ impl Volume {
                 nsec: 0,
             };
         }
-        let t = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
-        let nsec = u32::try_from(t.tv_nsec).unwrap_or(0);
+        let (sec, nsec) = stetfs_sync::time_of_day();
         Timestamp {
-            sec: t.tv_sec,
+            sec,
             nsec: nsec - nsec % TICK,
         }
     }

@@ -1,12 +1,12 @@
 //! State of the superblock in memory while the volume is open.
 
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 use stetfs_block::{BlockDevice, Failures, Tap};
 use stetfs_journal::{Block, Cache};
 use stetfs_ondisk::ext4::features::{Incompat, RoCompat};
 use stetfs_ondisk::ext4::superblock::{DefaultMountOpts, SUPERBLOCK_OFFSET, State, Superblock};
+use stetfs_sync::timed::atomic::AtomicBool;
 use stetfs_sync::{Mutex, Rank};
 
 use super::error_notes::ErrorNotes;
@@ -67,7 +67,7 @@ pub(crate) struct SuperState {
     /// The MMP claim, which keeps other machines off the volume.
     pub(crate) claim: Option<Claim>,
     /// The result of the unmount.
-    pub(crate) closing: parking_lot::Mutex<Option<Result<()>>>,
+    pub(crate) closing: stetfs_sync::timed::Mutex<Option<Result<()>>>,
 }
 
 impl SuperState {
@@ -124,7 +124,7 @@ impl SuperState {
             notes: Mutex::new(Rank::Super, ErrorNotes::default()),
             noted: AtomicBool::new(false),
             claim,
-            closing: parking_lot::Mutex::new(None),
+            closing: stetfs_sync::timed::Mutex::new(None),
         })
     }
 

@@ -148,7 +148,7 @@ impl InodeStore {
             }
             match inode.body.try_write() {
                 Some(guard) => return Ok(guard),
-                None => std::thread::yield_now(),
+                None => stetfs_sync::timed::thread::yield_now(),
             }
         }
     }

@@ -1,8 +1,8 @@
 //! State shared by all users of value inodes.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
+use stetfs_sync::timed::atomic::{AtomicBool, Ordering};
 use stetfs_sync::{Mutex, Rank};
 
 use crate::inode::Inode;

@@ -5,11 +5,11 @@ mod state;
 
 use std::ops::Range;
 
-use parking_lot::Mutex;
 use stetfs_block::{
     BlockDevice, Counters, Op, Read, Result, SECTOR, Share, ShareLimits, SharePair, Stats, Write,
     check_range, check_share,
 };
+use stetfs_sync::timed::Mutex;
 
 use crate::clock::{Clock, Kind, Request};
 use crate::ftl::{self, BlockView, Ftl, PAGE, Tally, Wear};

@@ -2,12 +2,13 @@
 
 use std::cell::RefCell;
 use std::str::FromStr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use stetfs_cache::PageRef;
 use stetfs_ondisk::num::{approx, count32};
 use stetfs_ondisk::stet::checksum;
 use stetfs_ondisk::stet::frame::{Chunk, Stored};
+use stetfs_sync::timed::Instant;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::pace::Pace;

@@ -1,10 +1,12 @@
 //! The packing of chunks by several threads, which delivers them in order as they become ready.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 
 use stetfs_cache::PageRef;
+use stetfs_sync::timed::{
+    atomic::{AtomicUsize, Ordering},
+    thread,
+};
 
 use super::compress::{Compression, Packed, pack_one};
 use super::pace::Pace;
@@ -36,7 +38,7 @@ pub(super) fn pack(
         return Ok(());
     }
     let next = AtomicUsize::new(0);
-    let (send, ready) = crossbeam_channel::unbounded();
+    let (send, ready) = stetfs_sync::timed::channel::unbounded();
     thread::scope(|scope| {
         for _ in 0..threads {
             let (send, next) = (send.clone(), &next);

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
-use std::thread;
 
 use stetfs_cache::{Page, PageRef};
 use stetfs_ondisk::num::to_usize;
 use stetfs_ondisk::stet::checksum;
 use stetfs_ondisk::stet::frame::{self, Frame};
 use stetfs_ondisk::{OnDiskError, error::Result as OnDiskResult};
+use stetfs_sync::timed::thread;
 
 use super::codec::StetCodec;
 use super::compress::unpack;
@@ -262,7 +262,8 @@ fn unpack_beside(
     threads: usize,
 ) -> Result<Vec<(usize, PageRef)>> {
     thread::scope(|scope| {
-        let (send, receive) = crossbeam_channel::bounded::<(Vec<u8>, &Piece<'_>)>(threads);
+        let (send, receive) =
+            stetfs_sync::timed::channel::bounded::<(Vec<u8>, &Piece<'_>)>(threads);
         let workers: Vec<_> = (0..threads)
             .map(|_| {
                 let receive = receive.clone();

@@ -15,6 +15,9 @@ pub(crate) enum Bench {
     /// Age volumes of StetFS and of the kernel's ext4 by months of simulated use, and count extents
     /// and free runs.
     Age(stetfs_bench::age::AgeArgs),
+    /// Run a load on many simulated cores, in virtual time, and name the locks and cache lines that
+    /// threads wait for. Needs a build with the feature `virtual`.
+    Scale(stetfs_bench::scale::ScaleArgs),
 }
 
 /// The commands of the flash laboratory.

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::channel;
 
 use serde::Serialize;
 use stetfs_block::OpenOptions;
 use stetfs_ext4::{Fs, FsError, FsOptions, QuotaEntry, QuotaKind, QuotaLimits, QuotaUsage, Result};
 use stetfs_journal::region::RegionSource;
+use stetfs_sync::timed::mpsc::channel;
 
 use super::external;
 use super::part::Source;

@@ -5,10 +5,12 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::sync::mpsc;
 
 use anyhow::{Context, Result, ensure};
-use stetfs::low::{Ctx, Fs, FsError, Ino, OpenRef, ROOT_INO, SetAttr, Wait, serve_processor};
+use stetfs::low::{
+    Ctx, Fs, FsError, Ino, OpenRef, ROOT_INO, RenameFlags, SetAttr, Wait, serve_processor,
+};
+use stetfs_sync::timed::mpsc;
 
 /// A place. Paths in it are relative, with `/` between the names.
 pub(crate) enum Place<'a> {
@@ -171,6 +173,19 @@ impl Place<'_> {
             Place::Library(fs) => {
                 let (dir, name) = parent(fs, path)?;
                 Ok(there(fs.unlink(&Ctx::default(), number(&dir), name))?.is_some())
+            }
+        }
+    }
+
+    /// Renames a file.
+    pub(super) fn rename(&self, from: &str, to: &str) -> Result<()> {
+        match self {
+            Place::Mounted(root) => Ok(fs::rename(root.join(from), root.join(to))?),
+            Place::Library(fs) => {
+                let ((old, from), (new, to)) = (parent(fs, from)?, parent(fs, to)?);
+                let (old, new) = (number(&old), number(&new));
+                let flags = RenameFlags::default();
+                Ok(fs.rename(&Ctx::default(), old, from, new, to, flags)?)
             }
         }
     }

@@ -252,7 +252,7 @@ fn run(profile: &Profile, target: &Target, dir: &Path, sizes: &Sizes) -> Result<
     let place = Place::Mounted(dir.to_owned());
     let hands = hands(profile, &place)?;
     let meter = Meter::start(target)?;
-    let (operations, seconds) = drive(&place, hands, sizes.profile_seconds)?;
+    let (operations, seconds) = drive(&place, hands, sizes.profile_time())?;
     Ok(vec![Measured {
         title: profile.title.to_owned(),
         unit: "ops/s".into(),

@@ -28,8 +28,12 @@ pub(crate) enum Work {
     Files,
     /// Appends a page to a file of its own, and syncs it.
     Append,
+    /// Overwrites a page of a file of its own.
+    Write,
     /// Overwrites a page of a file of its own, and syncs it.
     Overwrite,
+    /// Renames a file in a directory of its own.
+    Rename,
     /// Filebench's varmail, in one directory.
     Varmail,
 }
@@ -44,6 +48,8 @@ impl Work {
             Self::Create => "create",
             Self::Files => "files of 4 KiB",
             Self::Append => "append 4 KiB + fsync",
+            Self::Write => "overwrite 4 KiB",
+            Self::Rename => "rename",
             Self::Overwrite => "overwrite 4 KiB + fsync",
             Self::Varmail => "varmail",
         }
@@ -51,7 +57,7 @@ impl Work {
 
     fn unit(self) -> &'static str {
         match self {
-            Self::Create | Self::Files => "/s",
+            Self::Create | Self::Files | Self::Write | Self::Rename => "/s",
             Self::Append | Self::Overwrite => "syncs/s",
             Self::Varmail => "ops/s",
         }
@@ -95,7 +101,9 @@ impl Work {
                     Self::Create => Ok(creating(place, dir, each, false)),
                     Self::Files => Ok(creating(place, dir, each, true)),
                     Self::Append => appending(place, &dir),
-                    Self::Overwrite | Self::Varmail => overwriting(place, &dir),
+                    Self::Rename => renaming(place, &dir),
+                    Self::Write => overwriting(place, &dir, false),
+                    Self::Overwrite | Self::Varmail => overwriting(place, &dir, true),
                 }
             })
             .collect()
@@ -130,7 +138,19 @@ fn appending<'a>(place: &'a Place<'a>, dir: &str) -> Result<Hand<'a>> {
     }))
 }
 
-fn overwriting<'a>(place: &'a Place<'a>, dir: &str) -> Result<Hand<'a>> {
+fn renaming<'a>(place: &'a Place<'a>, dir: &str) -> Result<Hand<'a>> {
+    let names = [format!("{dir}/one"), format!("{dir}/other")];
+    place.must_open(&names[0], How::Create)?;
+    let mut turn = false;
+    Ok(Box::new(move || {
+        let [from, to] = [&names[usize::from(turn)], &names[usize::from(!turn)]];
+        place.rename(from, to)?;
+        turn = !turn;
+        Ok(Some(1))
+    }))
+}
+
+fn overwriting<'a>(place: &'a Place<'a>, dir: &str, sync: bool) -> Result<Hand<'a>> {
     let path = format!("{dir}/table");
     let made = place.must_open(&path, How::Create)?;
     for page in 0..PAGES {
@@ -144,7 +164,9 @@ fn overwriting<'a>(place: &'a Place<'a>, dir: &str) -> Result<Hand<'a>> {
         // A fixed permutation of all pages: the multiplier is coprime to their number.
         let at = n.wrapping_mul(2_654_435_761) % PAGES * PAGE as u64;
         file.write_at(at, &page)?;
-        file.sync()?;
+        if sync {
+            file.sync()?;
+        }
         n += 1;
         Ok(Some(1))
     }))
@@ -158,7 +180,7 @@ pub(super) fn mounted(work: Work, target: &Target, dir: &Path, sizes: &Sizes) ->
         let place = Place::Mounted(root);
         let hands = work.hands(&place, threads, sizes)?;
         let meter = Meter::start(target)?;
-        let done = drive(&place, hands, sizes.profile_seconds)?;
+        let done = drive(&place, hands, sizes.profile_time())?;
         Ok(work.measured(threads, done, meter.below(done.0)?))
     };
     sizes.threads.iter().map(each).collect()

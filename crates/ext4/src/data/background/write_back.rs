@@ -30,7 +30,7 @@ impl DataStore {
         self.state.wanted.quit();
         let thread = self.state.thread.lock().take();
         if let Some(thread) = thread
-            && thread.thread().id() != std::thread::current().id()
+            && thread.thread().id() != stetfs_sync::timed::thread::current().id()
             && thread.join().is_err()
         {
             tracing::error!("background write-back panicked");

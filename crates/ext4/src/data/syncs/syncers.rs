@@ -1,9 +1,11 @@
 //! Threads that sync files by records: they wait for the device instead of the calling thread.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use stetfs_sync::timed::{
+    atomic::{AtomicUsize, Ordering},
+    channel::{Receiver, Sender, unbounded},
+};
 
 /// The most threads, and so the most syncs that share a flush.
 const THREADS: usize = 32;
@@ -58,7 +60,7 @@ impl Syncers {
             counts.threads.fetch_sub(1, Ordering::AcqRel);
             return;
         }
-        let thread = std::thread::Builder::new()
+        let thread = stetfs_sync::timed::thread::Builder::new()
             .name("stet-file-sync".into())
             .spawn(move || {
                 stetfs_sync::run_anywhere();

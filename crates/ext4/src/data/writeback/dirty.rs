@@ -1,9 +1,9 @@
 //! Dirty data: blocks of file data that are newer than their home locations.
 
 use std::ops::Range;
-use std::time::Instant;
 
 use stetfs_journal::{Handle, Stamp};
+use stetfs_sync::timed::Instant;
 
 use crate::data::store::DataStore;
 use crate::data::writeback::home::HomeError;

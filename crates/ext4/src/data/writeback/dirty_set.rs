@@ -1,10 +1,12 @@
 //! `DirtySet`: the files with dirty data, and the amount of dirty data of all files.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::Condvar;
+use stetfs_sync::timed::{
+    Condvar,
+    atomic::{AtomicU64, Ordering},
+};
 use stetfs_sync::{Mutex, Rank};
 
 use crate::types::{FsOptions, Ino};
@@ -24,7 +26,7 @@ pub(crate) struct DirtySet {
     bound: AtomicU64,
     /// Signals [`DataStore::throttle_data`] that data was written back.
     room: Condvar,
-    waiting: parking_lot::Mutex<()>,
+    waiting: stetfs_sync::timed::Mutex<()>,
 }
 
 /// The bound of dirty bytes above which writers wait, for this cache size in bytes.
@@ -41,7 +43,7 @@ impl DirtySet {
             bytes: AtomicU64::new(0),
             bound: AtomicU64::new(bound(opts.cache_bytes)),
             room: Condvar::new(),
-            waiting: parking_lot::Mutex::new(()),
+            waiting: stetfs_sync::timed::Mutex::new(()),
         }
     }
 

@@ -1,9 +1,9 @@
 //! Precedence of syncs of single files over background write-back. A device processes its requests
 //! in order, so a sync waits for everything that the device got before it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use stetfs_sync::timed::{Condvar, Instant, Mutex};
 
 /// The time after a sync in which further syncs are expected.
 const RECENT: Duration = Duration::from_secs(1);

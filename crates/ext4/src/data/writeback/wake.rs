@@ -19,7 +19,7 @@ impl DataStore {
             let (store, wanted) = (self.me.clone(), self.state.wanted.clone());
             let write_back = self.write_back;
             let look = (self.early_age() / LOOKS).clamp(SHORTEST, LONGEST);
-            let thread = std::thread::Builder::new()
+            let thread = stetfs_sync::timed::thread::Builder::new()
                 .name("stet-flush".into())
                 .spawn(move || write_back(&store, &wanted, look));
             match thread {

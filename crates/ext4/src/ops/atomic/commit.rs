@@ -1,8 +1,7 @@
 //! Commit of a group: its changes are applied in one handle.
 
-use std::sync::mpsc;
-
 use stetfs_journal::{CommitPoint, Handle, Wait};
+use stetfs_sync::timed::mpsc;
 
 use super::{AtomicGroup, Member};
 use crate::data::content::pages::{DataPath, Pages};

@@ -1,8 +1,9 @@
 //! Control of write-back by a caller.
 
+use stetfs_sync::timed::Instant;
+
 use crate::fs::Fs;
 use crate::ops::inodes::OpenRef;
-use std::time::Instant;
 
 impl Fs {
     /// Shortens the age of the file's dirty data: it was already dirty for a while in the kernel's

@@ -2,10 +2,9 @@
 //! or `dirsync`, and of inodes with `chattr +S` or `+D`. Every operation that changes something
 //! ends here, with no lock and no handle held.
 
-use std::sync::mpsc;
-
 use stetfs_journal::{JournalError, Wait};
 use stetfs_ondisk::ext4::inode::InodeFlags;
+use stetfs_sync::timed::mpsc;
 
 use crate::error::{FsError, Result};
 use crate::fs::Fs;

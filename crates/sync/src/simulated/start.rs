@@ -1,0 +1,155 @@
+//! Starting a simulation and waiting for its end.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::cost::{Charge, Settings, pin_host};
+use super::operations::{now, point};
+use super::profile::Waited;
+use super::scheduler::State;
+use super::world::{CHEAP, Op, SimulationError, World, processor_time};
+
+/// What a simulation returned.
+#[derive(Debug)]
+pub struct Outcome<T> {
+    /// The result of the first thread.
+    pub result: T,
+    /// Virtual nanoseconds from the start to its end.
+    pub nanos: u64,
+    /// Number of scheduling points.
+    pub steps: u64,
+    /// A number that is equal for equal runs.
+    pub trace: u64,
+    /// Where threads waited since the start, or since [`take_profile`](super::control::take_profile), longest first.
+    pub waits: Vec<Waited>,
+}
+
+/// The shim's processor time at a point and at an operation that is none, in ns, by counting the
+/// empty ones.
+fn overhead(settings: Settings) -> (u64, u64) {
+    static KNOWN: OnceLock<(u64, u64)> = OnceLock::new();
+    const ROUNDS: u64 = 20_000;
+    *KNOWN.get_or_init(|| {
+        let one = Settings {
+            cores: 1,
+            ..settings
+        };
+        let empty = start(one, (0, 0), || {
+            let begin = now().unwrap_or(0);
+            for _ in 0..ROUNDS {
+                let _ = point(Op::Other);
+            }
+            let points = now().unwrap_or(0) - begin;
+            let word = super::atomic::AtomicU64::new(0);
+            let begin = processor_time();
+            for _ in 0..ROUNDS {
+                let _ = word.fetch_add(1, Ordering::Relaxed);
+            }
+            let simulated = processor_time() - begin;
+            let real = AtomicU64::new(0);
+            let begin = processor_time();
+            for _ in 0..ROUNDS {
+                let _ = std::hint::black_box(&real).fetch_add(1, Ordering::Relaxed);
+            }
+            let real = processor_time() - begin;
+            (points / ROUNDS, simulated.saturating_sub(real) / ROUNDS)
+        });
+        let (point, atomic) = empty.map_or((0, 0), |outcome| outcome.result);
+        // Each so-manieth atomic is a point, whose cost is known.
+        (point, atomic.saturating_sub(point / u64::from(CHEAP)))
+    })
+}
+
+/// Runs `first` as the first thread of a simulation, and returns when it ends. Threads that still
+/// live then stay where they are until the process ends: `first` has to join those that matter.
+///
+/// # Errors
+/// If nothing can go on, if a thread is stuck outside of the simulation, or if `first` panics.
+pub fn run<T: Send + 'static>(
+    settings: Settings,
+    first: impl FnOnce() -> T + Send + 'static,
+) -> Result<Outcome<T>, SimulationError> {
+    let overhead = match settings.charge {
+        Charge::Measured => overhead(settings),
+        Charge::Table => (0, 0),
+    };
+    start(settings, overhead, first)
+}
+
+fn start<T: Send + 'static>(
+    settings: Settings,
+    overhead: (u64, u64),
+    first: impl FnOnce() -> T + Send + 'static,
+) -> Result<Outcome<T>, SimulationError> {
+    static NUMBER: AtomicU64 = AtomicU64::new(1);
+    let world = Arc::new(World {
+        number: NUMBER.fetch_add(1, Ordering::Relaxed),
+        settings,
+        overhead,
+        state: Mutex::new(State::new(settings)),
+        batons: Mutex::default(),
+        end: Mutex::new(None),
+        ended: Condvar::new(),
+    });
+    let task = world.task("first".to_owned(), 0);
+    let host = std::thread::Builder::new().name("first".to_owned());
+    let spawned = host.spawn(move || {
+        // One processor of the host: a baton then passes without waking another.
+        if let Some(processor) = host_processor() {
+            pin_host(processor);
+        }
+        let _entered = task.enter();
+        first()
+    });
+    let spawned = spawned.map_err(|e| SimulationError::Panicked(e.to_string()))?;
+    {
+        let mut state = world.state.lock();
+        state.pick();
+    }
+    world.baton(0).give();
+    await_end(&world)?;
+    let result = spawned.join().map_err(|panic| {
+        let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+        SimulationError::Panicked(text.unwrap_or_else(|| "without a text".to_owned()))
+    })?;
+    let mut state = world.state.lock();
+    Ok(Outcome {
+        result,
+        nanos: state.clock(0),
+        steps: state.steps,
+        trace: state.trace,
+        waits: state.profile.take(),
+    })
+}
+
+/// Waits for the simulation's end, and sees to it that it goes on.
+fn await_end(world: &World) -> Result<(), SimulationError> {
+    const LOOK: Duration = Duration::from_millis(200);
+    let mut end = world.end.lock();
+    let mut seen = (0, std::time::Instant::now());
+    loop {
+        if let Some(how) = end.clone() {
+            return how;
+        }
+        world.ended.wait_for(&mut end, LOOK);
+        if end.is_some() {
+            continue;
+        }
+        let state = world.state.lock();
+        if state.steps != seen.0 {
+            seen = (state.steps, std::time::Instant::now());
+        } else if seen.1.elapsed() > world.settings.patience {
+            return Err(SimulationError::Stuck(state.running()));
+        }
+    }
+}
+
+/// The last of the processors that the process may use: the first serves interrupts more often.
+fn host_processor() -> Option<usize> {
+    let all = rustix::thread::sched_getaffinity(None).ok()?;
+    (0..rustix::thread::CpuSet::MAX_CPU).rfind(|cpu| all.is_set(*cpu))
+}
