@@ -5,6 +5,7 @@
 //! the locks know no virtual time, and the command only says how to build it.
 
 mod args;
+mod command;
 mod report;
 #[cfg(feature = "virtual")]
 mod run;

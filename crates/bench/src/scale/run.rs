@@ -51,7 +51,7 @@ impl Load {
     }
 }
 
-/// What a run needs.
+/// The settings of a run.
 #[derive(Clone)]
 struct Plan {
     fresh: Arc<MemDevice>,
@@ -62,7 +62,7 @@ struct Plan {
     limit: Duration,
 }
 
-/// What a run did: operations, seconds, and where threads waited meanwhile.
+/// The outcome of a run: operations, seconds, and where threads waited meanwhile.
 type Done = (f64, f64, Vec<Waited>);
 
 impl Plan {
@@ -146,7 +146,7 @@ pub(super) fn all(args: &ScaleArgs, journals: &[(String, Composition)]) -> Resul
     Ok(report)
 }
 
-/// What is simulated, and with which costs.
+/// The simulation's settings, with its costs.
 fn about(args: &ScaleArgs, settings: &Settings) -> Vec<String> {
     let costs = &settings.costs;
     let device = args.device.map_or("memory", |model| model.name);

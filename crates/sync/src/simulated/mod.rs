@@ -45,7 +45,7 @@ pub mod unmodelled {
     pub use std::sync::atomic;
 }
 
-/// What a simulated thread asks about its simulation, and tells it.
+/// Calls of a simulated thread to its simulation.
 pub mod control {
     use super::{operations, world};
 

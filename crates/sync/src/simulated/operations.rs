@@ -149,7 +149,7 @@ pub(super) fn before_release() {
 pub(super) fn released(address: usize) {
     if let Some(me) = me() {
         me.world.state.lock().released(me.id, Key::Lock(address));
-        // Who woke up may be the first now.
+        // The woken thread may be the first now.
         me.ahead.set(0);
     }
 }

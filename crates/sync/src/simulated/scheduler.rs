@@ -15,7 +15,7 @@ use std::panic::Location;
 use super::cost::{Placement, Settings};
 use super::profile::{Profile, WaitKind};
 
-/// What a task waits for.
+/// The object of a task's wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Key {
     /// A lock, by address.
@@ -300,7 +300,7 @@ impl State {
         woken
     }
 
-    /// One that still spins gets the line; one that sleeps has to be woken.
+    /// Readies a waiter: a spinning one gets the line, a sleeping one has to be woken.
     fn wake_one(&mut self, by: usize, task: usize) {
         let costs = self.settings.costs;
         let now = self.tasks[by].clock;
@@ -455,12 +455,12 @@ impl State {
         names.join(", ")
     }
 
-    /// Who waits where, if the task's time is beyond the longest.
+    /// The waits of all tasks, as [`stuck`](Self::stuck), if the task's time is beyond the longest.
     pub(super) fn late(&self, id: usize) -> Option<String> {
         (self.tasks[id].clock > self.settings.longest).then(|| self.stuck())
     }
 
-    /// Who waits where, one line each.
+    /// The waits of all tasks, one line each.
     pub(super) fn stuck(&self) -> String {
         let live = self.tasks.iter().filter(|t| t.status != Status::Done);
         live.map(|task| {
