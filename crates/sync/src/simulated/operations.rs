@@ -133,7 +133,6 @@ pub(super) fn acquire<G>(
             exclusive,
             ..waiting(key, kind)
         });
-        woken = true;
     }
 }
 
