@@ -21,6 +21,10 @@ use crate::interrupt;
 
 /// Size of the volume, MiB: an inode for each 4 KiB.
 const VOLUME_MIB: u64 = 4096;
+/// Its UUID, and the seed of its hashes of names: they decide where directories lie.
+const IDENTITY: &str = "5ca1ab1e-0000-4000-8000-000000000046";
+/// The time in it, where runs repeat: seconds since 1970.
+const EPOCH: u64 = 1_893_456_000;
 /// Size of its journal, MiB.
 const JOURNAL_MIB: u32 = 128;
 /// Size of the region, for journals that have one, bytes.
@@ -60,6 +64,8 @@ struct Plan {
     load: Load,
     cores: u32,
     limit: Duration,
+    /// Fixed times and generations in the volume, for runs that repeat.
+    epoch: Option<u64>,
 }
 
 /// What a run did: operations, seconds, and where threads waited meanwhile.
@@ -79,6 +85,7 @@ impl Plan {
         let options = FsOptions {
             journal: self.journal,
             region,
+            epoch: self.epoch,
             ..FsOptions::default()
         };
         let fs = Fs::open(device, options)?;
@@ -100,7 +107,9 @@ impl Plan {
 pub(super) fn all(args: &ScaleArgs, journals: &[(String, Composition)]) -> Result<ScaleReport> {
     let image = Image::sparse(VOLUME_MIB << 20)?;
     let mut mkfs = Mkfs::new().journal_mib(JOURNAL_MIB);
-    mkfs.args.extend(["-i", "4096"].map(String::from));
+    mkfs.args
+        .extend(["-i", "4096", "-U", IDENTITY].map(String::from));
+    mkfs.extended.push(format!("hash_seed={IDENTITY}"));
     image.mkfs(&mkfs)?;
     let fresh = Arc::new(MemDevice::load(image.path())?);
     let settings = match args.table {
@@ -125,6 +134,7 @@ pub(super) fn all(args: &ScaleArgs, journals: &[(String, Composition)]) -> Resul
                 load: *load,
                 cores,
                 limit: Duration::from_millis(args.millis),
+                epoch: args.table.then_some(EPOCH),
             };
             let mut first = None;
             for &cores in &args.cores {

@@ -105,14 +105,13 @@ pub(super) fn touch(line: &Line, write: bool, op: Op) {
 /// of a simulation returns none.
 #[track_caller]
 pub(super) fn acquire<G>(
-    address: usize,
     line: &Line,
     kind: WaitKind,
     mut try_it: impl FnMut() -> Option<G>,
 ) -> Option<G> {
     let me = me()?;
     touch(line, true, Op::Lock);
-    let key = Key::Lock(address);
+    let key = Key::Lock(line.address());
     let exclusive = kind != WaitKind::Read;
     let mut came = true;
     loop {
@@ -133,7 +132,6 @@ pub(super) fn acquire<G>(
             exclusive,
             ..waiting(key, kind)
         });
-        woken = true;
     }
 }
 
@@ -146,9 +144,9 @@ pub(super) fn before_release() {
 }
 
 /// After a release: the next waiter may go on.
-pub(super) fn released(address: usize) {
+pub(super) fn released(line: &Line) {
     if let Some(me) = me() {
-        me.world.state.lock().released(me.id, Key::Lock(address));
+        me.world.state.lock().released(me.id, line);
         // Who woke up may be the first now.
         me.ahead.set(0);
     }

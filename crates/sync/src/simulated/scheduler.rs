@@ -13,6 +13,7 @@ use std::collections::{HashMap, VecDeque};
 use std::panic::Location;
 
 use super::cost::{Placement, Settings};
+use super::line::Line;
 use super::profile::{Profile, WaitKind};
 
 /// What a task waits for.
@@ -95,8 +96,6 @@ pub(super) struct State {
     waiting: HashMap<Key, VecDeque<Waiter>>,
     /// Locks that were handed to a waiter, which has not run since.
     handed: HashMap<Key, usize>,
-    /// When a lock is next handed over.
-    fair: HashMap<Key, u64>,
     random: u64,
     pub(super) profile: Profile,
     /// Number of scheduling points.
@@ -115,7 +114,6 @@ impl State {
             cores: vec![Core::default(); settings.cores.max(1)],
             waiting: HashMap::new(),
             handed: HashMap::new(),
-            fair: HashMap::new(),
             random: settings.seed ^ 0x9e37_79b9_7f4a_7c15,
             profile: Profile::default(),
             steps: 0,
@@ -338,7 +336,8 @@ impl State {
 
     /// The running task released the lock: the first waiter that wants it alone wakes up, or all
     /// readers before the first such. One that waited for long gets the lock with that.
-    pub(super) fn released(&mut self, by: usize, key: Key) {
+    pub(super) fn released(&mut self, by: usize, line: &Line) {
+        let key = Key::Lock(line.address());
         let Some(first) = self.waiting.get(&key).and_then(VecDeque::front).copied() else {
             return;
         };
@@ -347,9 +346,8 @@ impl State {
         }
         if first.exclusive {
             let now = self.tasks[by].clock;
-            if self.fair.get(&key).is_none_or(|at| *at <= now) {
-                let next = now + self.draw() % FAIR;
-                self.fair.insert(key, next);
+            if line.fair() <= now {
+                line.set_fair(now + self.draw() % FAIR);
                 self.handed.insert(key, first.task);
             }
             self.wake(by, key, 1);
