@@ -68,8 +68,16 @@ struct Plan {
     epoch: Option<u64>,
 }
 
-/// What a run did: operations, seconds, and where threads waited meanwhile.
-type Done = (f64, f64, Vec<Waited>);
+/// What a run did.
+struct Done {
+    operations: f64,
+    seconds: f64,
+    /// Where threads waited meanwhile.
+    waits: Vec<Waited>,
+    /// Scheduling points until the load ended, and their number of equal runs. What follows is not
+    /// repeated exactly: an unmount visits inodes in the order of a hash.
+    trace: (u64, u64),
+}
 
 impl Plan {
     /// Runs the load in the calling thread's time, virtual or real.
@@ -97,9 +105,14 @@ impl Plan {
         let hands = self.load.work().hands(&place, self.cores, &sizes)?;
         control::take_profile();
         let (operations, seconds) = drive(&place, hands, self.limit)?;
-        let waits = control::take_profile();
+        let (waits, trace) = (control::take_profile(), control::trace());
         fs.unmount()?;
-        Ok((operations, seconds, waits))
+        Ok(Done {
+            operations,
+            seconds,
+            waits,
+            trace: trace.unwrap_or_default(),
+        })
     }
 }
 
@@ -197,13 +210,13 @@ fn simulated(plan: Plan, settings: Settings, journal: &str, waits: usize) -> Res
     let begin = Instant::now();
     let outcome = simulated::run(settings, move || plan.run());
     let what = || format!("{}, {journal}, {cores} cores", load.name());
-    let Outcome {
-        result,
-        steps,
-        trace,
-        ..
-    } = outcome.map_err(|e| anyhow!(e)).with_context(what)?;
-    let (operations, seconds, profile) = result.with_context(what)?;
+    let Outcome { result, .. } = outcome.map_err(|e| anyhow!(e)).with_context(what)?;
+    let Done {
+        operations,
+        seconds,
+        waits: profile,
+        trace: (steps, trace),
+    } = result.with_context(what)?;
     ensure!(operations > 0.0, "{}: no operation ended in time", what());
     let all = seconds * 1e9 * f64::from(cores);
     let waited = profile.into_iter().take(waits).map(|wait| WaitedFor {
@@ -241,8 +254,8 @@ fn compared(plan: &Plan, settings: Settings, journal: &str, rows: &[Row]) -> Res
     // A thread of its own: the calling one has had time in which its processor may have changed.
     let done = std::thread::spawn(move || real.run()).join();
     drop(held);
-    let (operations, seconds, _) = done.map_err(|_| anyhow!("the load panicked"))??;
-    let measured = operations / seconds;
+    let done = done.map_err(|_| anyhow!("the load panicked"))??;
+    let measured = done.operations / done.seconds;
     Ok(Compared {
         load,
         journal: journal.to_owned(),

@@ -49,7 +49,7 @@ pub mod unmodelled {
 pub mod control {
     use super::{operations, world};
 
-    pub use super::operations::{now, take_profile, this_core};
+    pub use super::operations::{now, take_profile, this_core, trace};
 
     /// Whether the calling thread is a simulated one.
     pub fn is_simulated() -> bool {

@@ -46,6 +46,15 @@ pub fn now() -> Option<u64> {
     me().map(|me| me.world.state.lock().clock(me.id))
 }
 
+/// The number of scheduling points so far, and a number that is equal for equal runs; none outside
+/// of a simulation.
+pub fn trace() -> Option<(u64, u64)> {
+    me().map(|me| {
+        let state = me.world.state.lock();
+        (state.steps, state.trace)
+    })
+}
+
 /// The core of the calling thread; none outside of a simulation.
 pub fn this_core() -> Option<usize> {
     me().map(|me| me.core.get())
