@@ -1,11 +1,7 @@
 //! The command line of `stetfs bench scale`.
 
-use anyhow::Result;
 use clap::{Args, ValueEnum};
-use stetfs::low::Composition;
 use stetfs_flash::Model;
-
-use super::report::ScaleReport;
 
 /// A load: what each thread repeats, in files and directories of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -57,32 +53,4 @@ pub struct ScaleArgs {
     /// Places where threads waited longest that are listed for each run.
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub(super) waits: usize,
-}
-
-impl ScaleArgs {
-    /// Runs all loads.
-    ///
-    /// # Errors
-    /// This program has no virtual time; a journal that does not exist; mke2fs fails; the load
-    /// fails or comes to a standstill.
-    pub fn run(&self) -> Result<ScaleReport> {
-        let journals = self.journals.iter().map(|text| {
-            let text = text.strip_prefix("journal=").unwrap_or(text);
-            Ok((text.to_owned(), text.parse()?))
-        });
-        self.with(&journals.collect::<Result<Vec<_>>>()?)
-    }
-
-    #[cfg(feature = "virtual")]
-    fn with(&self, journals: &[(String, Composition)]) -> Result<ScaleReport> {
-        super::run::all(self, journals)
-    }
-
-    #[cfg(not(feature = "virtual"))]
-    fn with(&self, _: &[(String, Composition)]) -> Result<ScaleReport> {
-        anyhow::bail!(
-            "this program has no virtual time; one that has it is built by\n  \
-             cargo build --release -p stetfs-lab --features virtual --target-dir target/virtual"
-        )
-    }
 }

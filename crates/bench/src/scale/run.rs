@@ -55,7 +55,7 @@ impl Load {
     }
 }
 
-/// What a run needs.
+/// The input of a run.
 #[derive(Clone)]
 struct Plan {
     fresh: Arc<MemDevice>,
@@ -68,11 +68,11 @@ struct Plan {
     epoch: Option<u64>,
 }
 
-/// What a run did.
+/// The result of a run.
 struct Done {
     operations: f64,
     seconds: f64,
-    /// Where threads waited meanwhile.
+    /// The waits meanwhile.
     waits: Vec<Waited>,
     /// Scheduling points until the load ended, and their number of equal runs. What follows is not
     /// repeated exactly: an unmount visits inodes in the order of a hash.
@@ -169,7 +169,7 @@ pub(super) fn all(args: &ScaleArgs, journals: &[(String, Composition)]) -> Resul
     Ok(report)
 }
 
-/// What is simulated, and with which costs.
+/// The head of the report: the simulation and its costs.
 fn about(args: &ScaleArgs, settings: &Settings) -> Vec<String> {
     let costs = &settings.costs;
     let device = args.device.map_or("memory", |model| model.name);

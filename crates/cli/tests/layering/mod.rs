@@ -18,7 +18,7 @@ const MAY_IMPORT: [(&str, &[&str]); 22] = [
     ("format", &["ondisk", "block"]),
     ("nvm", &["block"]),
     ("nbd", &["block"]),
-    ("flash", &["block"]),
+    ("flash", &["block", "sync"]),
     ("cache", &["block", "sync"]),
     ("flashlab", &["block", "flash", "cache"]),
     ("journal", &["ondisk", "sync", "block", "nvm", "cache"]),

@@ -65,7 +65,7 @@ impl Costs {
     }
 }
 
-/// Where the price of work between two scheduling points comes from.
+/// The source of the price of work between two scheduling points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Charge {
     /// The processor time that it took on the host, less the shim's own.
@@ -95,7 +95,7 @@ pub struct Settings {
     pub charge: Charge,
     /// The price of operations.
     pub costs: Costs,
-    /// Where threads run.
+    /// The placement of threads.
     pub placement: Placement,
     /// Nanoseconds after which a thread leaves its core to another one that waits for it.
     pub slice: u64,
@@ -207,7 +207,7 @@ fn transfer([one, two]: [usize; 2]) -> u64 {
     }
 }
 
-/// What waking costs the thread that wakes, and how long the other takes to run.
+/// The cost of waking for the thread that wakes, and the time until the other runs.
 fn waking([one, two]: [usize; 2]) -> (u64, u64) {
     const ROUNDS: usize = 301;
     let shared = Arc::new((Mutex::new(false), Condvar::new(), AtomicBool::new(false)));

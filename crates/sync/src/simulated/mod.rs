@@ -45,7 +45,7 @@ pub mod unmodelled {
     pub use std::sync::atomic;
 }
 
-/// What a simulated thread asks about its simulation, and tells it.
+/// Questions of a simulated thread about its simulation, and its wishes.
 pub mod control {
     use super::{operations, world};
 

@@ -156,7 +156,7 @@ pub(super) fn before_release() {
 pub(super) fn released(line: &Line) {
     if let Some(me) = me() {
         me.world.state.lock().released(me.id, line);
-        // Who woke up may be the first now.
+        // The thread that woke up may be the first now.
         me.ahead.set(0);
     }
 }

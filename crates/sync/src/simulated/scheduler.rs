@@ -16,7 +16,7 @@ use super::cost::{Placement, Settings};
 use super::line::Line;
 use super::profile::{Profile, WaitKind};
 
-/// What a task waits for.
+/// The thing that a task waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Key {
     /// A lock, by address.
@@ -298,7 +298,7 @@ impl State {
         woken
     }
 
-    /// One that still spins gets the line; one that sleeps has to be woken.
+    /// A task that still spins gets the line; one that sleeps has to be woken.
     fn wake_one(&mut self, by: usize, task: usize) {
         let costs = self.settings.costs;
         let now = self.tasks[by].clock;
@@ -453,12 +453,12 @@ impl State {
         names.join(", ")
     }
 
-    /// Who waits where, if the task's time is beyond the longest.
+    /// The list of waiting tasks, if the task's time is beyond the longest.
     pub(super) fn late(&self, id: usize) -> Option<String> {
         (self.tasks[id].clock > self.settings.longest).then(|| self.stuck())
     }
 
-    /// Who waits where, one line each.
+    /// The list of waiting tasks and their places, one line each.
     pub(super) fn stuck(&self) -> String {
         let live = self.tasks.iter().filter(|t| t.status != Status::Done);
         live.map(|task| {

@@ -12,7 +12,7 @@ use super::profile::Waited;
 use super::scheduler::State;
 use super::world::{CHEAP, Op, Overhead, SimulationError, World, processor_time};
 
-/// What a simulation returned.
+/// The result of a simulation.
 #[derive(Debug)]
 pub struct Outcome<T> {
     /// The result of the first thread.
@@ -23,7 +23,8 @@ pub struct Outcome<T> {
     pub steps: u64,
     /// A number that is equal for equal runs.
     pub trace: u64,
-    /// Where threads waited since the start, or since [`take_profile`](super::control::take_profile), longest first.
+    /// The waits since the start, or since [`take_profile`](super::control::take_profile), longest
+    /// first.
     pub waits: Vec<Waited>,
 }
 

@@ -29,10 +29,18 @@ pub(crate) enum Work {
     /// Appends a page to a file of its own, and syncs it.
     Append,
     /// Overwrites a page of a file of its own.
+    #[cfg_attr(
+        not(feature = "virtual"),
+        expect(dead_code, reason = "for `bench scale`")
+    )]
     Write,
     /// Overwrites a page of a file of its own, and syncs it.
     Overwrite,
     /// Renames a file in a directory of its own.
+    #[cfg_attr(
+        not(feature = "virtual"),
+        expect(dead_code, reason = "for `bench scale`")
+    )]
     Rename,
     /// Filebench's varmail, in one directory.
     Varmail,
