@@ -30,11 +30,7 @@ const DATA: &str = "data";
 const ONE_LANE: &str = "zjournal,lanes=1";
 const LANES: &str = "zjournal";
 const LANES_DATA: &str = "zjournal,data=journal";
-const APART: &str = "zjournal,commits=apart";
-const APART_DATA: &str = "zjournal,data=journal,commits=apart";
-const COLUMNS: [&str; 7] = [
-    ORDERED, DATA, ONE_LANE, LANES, APART, LANES_DATA, APART_DATA,
-];
+const COLUMNS: [&str; 5] = [ORDERED, DATA, ONE_LANE, LANES, LANES_DATA];
 
 const LIBRARY: Library = Library {
     columns: &COLUMNS,

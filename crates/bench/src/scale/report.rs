@@ -10,7 +10,7 @@ use crate::compare::table;
 /// A place in the code where threads waited.
 #[derive(Clone, Debug, Serialize)]
 pub struct WaitedFor {
-    /// The thing waited for: a mutex, a signal, a cache line …
+    /// The kind of wait: for a mutex, a signal, a cache line …
     pub kind: &'static str,
     /// The call that waited, `file:line`.
     pub site: String,
@@ -35,7 +35,7 @@ pub struct Row {
     pub per_second: f64,
     /// The same in parts of the first row's of this load and journal.
     pub speedup: f64,
-    /// The places where threads waited longest.
+    /// The longest waits.
     pub waits: Vec<WaitedFor>,
     /// Number of scheduling points.
     pub steps: u64,

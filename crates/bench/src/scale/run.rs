@@ -21,6 +21,10 @@ use crate::interrupt;
 
 /// Size of the volume, MiB: an inode for each 4 KiB.
 const VOLUME_MIB: u64 = 4096;
+/// Its UUID, and the seed of its hashes of names: they decide where directories lie.
+const IDENTITY: &str = "5ca1ab1e-0000-4000-8000-000000000046";
+/// The time in it, where runs repeat: seconds since 1970.
+const EPOCH: u64 = 1_893_456_000;
 /// Size of its journal, MiB.
 const JOURNAL_MIB: u32 = 128;
 /// Size of the region, for journals that have one, bytes.
@@ -51,7 +55,7 @@ impl Load {
     }
 }
 
-/// The settings of a run.
+/// The input of a run.
 #[derive(Clone)]
 struct Plan {
     fresh: Arc<MemDevice>,
@@ -60,10 +64,20 @@ struct Plan {
     load: Load,
     cores: u32,
     limit: Duration,
+    /// Fixed times and generations in the volume, for runs that repeat.
+    epoch: Option<u64>,
 }
 
-/// The outcome of a run: operations, seconds, and where threads waited meanwhile.
-type Done = (f64, f64, Vec<Waited>);
+/// The result of a run.
+struct Done {
+    operations: f64,
+    seconds: f64,
+    /// The waits meanwhile.
+    waits: Vec<Waited>,
+    /// Scheduling points until the load ended, and their number of equal runs. What follows is not
+    /// repeated exactly: an unmount visits inodes in the order of a hash.
+    trace: (u64, u64),
+}
 
 impl Plan {
     /// Runs the load in the calling thread's time, virtual or real.
@@ -79,6 +93,7 @@ impl Plan {
         let options = FsOptions {
             journal: self.journal,
             region,
+            epoch: self.epoch,
             ..FsOptions::default()
         };
         let fs = Fs::open(device, options)?;
@@ -90,9 +105,14 @@ impl Plan {
         let hands = self.load.work().hands(&place, self.cores, &sizes)?;
         control::take_profile();
         let (operations, seconds) = drive(&place, hands, self.limit)?;
-        let waits = control::take_profile();
+        let (waits, trace) = (control::take_profile(), control::trace());
         fs.unmount()?;
-        Ok((operations, seconds, waits))
+        Ok(Done {
+            operations,
+            seconds,
+            waits,
+            trace: trace.unwrap_or_default(),
+        })
     }
 }
 
@@ -100,7 +120,9 @@ impl Plan {
 pub(super) fn all(args: &ScaleArgs, journals: &[(String, Composition)]) -> Result<ScaleReport> {
     let image = Image::sparse(VOLUME_MIB << 20)?;
     let mut mkfs = Mkfs::new().journal_mib(JOURNAL_MIB);
-    mkfs.args.extend(["-i", "4096"].map(String::from));
+    mkfs.args
+        .extend(["-i", "4096", "-U", IDENTITY].map(String::from));
+    mkfs.extended.push(format!("hash_seed={IDENTITY}"));
     image.mkfs(&mkfs)?;
     let fresh = Arc::new(MemDevice::load(image.path())?);
     let settings = match args.table {
@@ -125,6 +147,7 @@ pub(super) fn all(args: &ScaleArgs, journals: &[(String, Composition)]) -> Resul
                 load: *load,
                 cores,
                 limit: Duration::from_millis(args.millis),
+                epoch: args.table.then_some(EPOCH),
             };
             let mut first = None;
             for &cores in &args.cores {
@@ -146,7 +169,7 @@ pub(super) fn all(args: &ScaleArgs, journals: &[(String, Composition)]) -> Resul
     Ok(report)
 }
 
-/// The simulation's settings, with its costs.
+/// The head of the report: the simulation and its costs.
 fn about(args: &ScaleArgs, settings: &Settings) -> Vec<String> {
     let costs = &settings.costs;
     let device = args.device.map_or("memory", |model| model.name);
@@ -187,13 +210,13 @@ fn simulated(plan: Plan, settings: Settings, journal: &str, waits: usize) -> Res
     let begin = Instant::now();
     let outcome = simulated::run(settings, move || plan.run());
     let what = || format!("{}, {journal}, {cores} cores", load.name());
-    let Outcome {
-        result,
-        steps,
-        trace,
-        ..
-    } = outcome.map_err(|e| anyhow!(e)).with_context(what)?;
-    let (operations, seconds, profile) = result.with_context(what)?;
+    let Outcome { result, .. } = outcome.map_err(|e| anyhow!(e)).with_context(what)?;
+    let Done {
+        operations,
+        seconds,
+        waits: profile,
+        trace: (steps, trace),
+    } = result.with_context(what)?;
     ensure!(operations > 0.0, "{}: no operation ended in time", what());
     let all = seconds * 1e9 * f64::from(cores);
     let waited = profile.into_iter().take(waits).map(|wait| WaitedFor {
@@ -231,8 +254,8 @@ fn compared(plan: &Plan, settings: Settings, journal: &str, rows: &[Row]) -> Res
     // A thread of its own: the calling one has had time in which its processor may have changed.
     let done = std::thread::spawn(move || real.run()).join();
     drop(held);
-    let (operations, seconds, _) = done.map_err(|_| anyhow!("the load panicked"))??;
-    let measured = operations / seconds;
+    let done = done.map_err(|_| anyhow!("the load panicked"))??;
+    let measured = done.operations / done.seconds;
     Ok(Compared {
         load,
         journal: journal.to_owned(),

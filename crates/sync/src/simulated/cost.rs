@@ -95,7 +95,7 @@ pub struct Settings {
     pub charge: Charge,
     /// The price of operations.
     pub costs: Costs,
-    /// The cores of threads that nobody has pinned.
+    /// The placement of threads.
     pub placement: Placement,
     /// Nanoseconds after which a thread leaves its core to another one that waits for it.
     pub slice: u64,
@@ -154,47 +154,62 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Mean lateness of a sleep of 100 µs.
+/// The median: a processor that the host takes away for a while does not count.
+fn median(mut of: Vec<u64>) -> Option<u64> {
+    of.sort_unstable();
+    of.get(of.len() / 2).copied()
+}
+
+/// Lateness of a sleep of 100 µs, with the precision that simulated devices ask for.
 fn lateness() -> u64 {
-    const ROUNDS: u32 = 50;
     let sleep = Duration::from_micros(100);
-    let begin = Instant::now();
-    for _ in 0..ROUNDS {
-        std::thread::sleep(sleep);
-    }
-    nanos(begin.elapsed() / ROUNDS).saturating_sub(nanos(sleep))
+    let sleeps = std::thread::spawn(move || {
+        // If the kernel refuses this, sleeps keep their default precision.
+        let _ = rustix::thread::set_current_timer_slack(std::num::NonZero::new(1));
+        let late = || {
+            let begin = Instant::now();
+            std::thread::sleep(sleep);
+            nanos(begin.elapsed()).saturating_sub(nanos(sleep))
+        };
+        (0..51).map(|_| late()).collect()
+    });
+    sleeps.join().ok().and_then(median).unwrap_or(0)
 }
 
 /// Time of a cache line's way from one processor to the other.
 fn transfer([one, two]: [usize; 2]) -> u64 {
-    const ROUNDS: u64 = 20_000;
+    const PARTS: u64 = 51;
+    const ROUNDS: u64 = 400;
     let word = Arc::new(AtomicU64::new(0));
     let turn = |word: Arc<AtomicU64>, processor: usize, odd: u64| {
         pin_host(processor);
-        for round in 0..ROUNDS {
-            let mine = 2 * round + odd;
-            while word.load(Ordering::Acquire) != mine {
-                std::hint::spin_loop();
+        let part = |part: u64| {
+            let begin = Instant::now();
+            for round in part * ROUNDS..(part + 1) * ROUNDS {
+                let mine = 2 * round + odd;
+                while word.load(Ordering::Acquire) != mine {
+                    std::hint::spin_loop();
+                }
+                word.store(mine + 1, Ordering::Release);
             }
-            word.store(mine + 1, Ordering::Release);
-        }
+            nanos(begin.elapsed()) / (2 * ROUNDS)
+        };
+        median((0..PARTS).map(part).collect())
     };
-    let begin = Instant::now();
     let other = {
         let word = word.clone();
         std::thread::spawn(move || turn(word, two, 1))
     };
-    let this = std::thread::spawn(move || turn(word, one, 0));
-    let fine = this.join().is_ok() && other.join().is_ok();
-    match fine {
-        true => nanos(begin.elapsed()) / (2 * ROUNDS),
-        false => Costs::TABLE.transfer,
+    let this = std::thread::spawn(move || turn(word, one, 0)).join();
+    match (other.join(), this) {
+        (Ok(Some(_)), Ok(Some(time))) => time,
+        _ => Costs::TABLE.transfer,
     }
 }
 
 /// The cost of waking for the thread that wakes, and the time until the other runs.
 fn waking([one, two]: [usize; 2]) -> (u64, u64) {
-    const ROUNDS: u32 = 1_000;
+    const ROUNDS: usize = 301;
     let shared = Arc::new((Mutex::new(false), Condvar::new(), AtomicBool::new(false)));
     let sleeper = {
         let shared = shared.clone();
@@ -215,8 +230,7 @@ fn waking([one, two]: [usize; 2]) -> (u64, u64) {
     let waker = std::thread::spawn(move || {
         pin_host(one);
         let (flag, signal, woken) = &*shared;
-        let (mut spent, mut waited) = (Duration::ZERO, Duration::ZERO);
-        for _ in 0..ROUNDS {
+        let round = || {
             // The sleeper gets the time to sleep.
             let pause = Instant::now();
             while pause.elapsed() < Duration::from_micros(20) {
@@ -225,17 +239,18 @@ fn waking([one, two]: [usize; 2]) -> (u64, u64) {
             let begin = Instant::now();
             *flag.lock() = true;
             signal.notify_one();
-            spent += begin.elapsed();
+            let spent = nanos(begin.elapsed());
             while !woken.swap(false, Ordering::Acquire) {
                 std::hint::spin_loop();
             }
-            waited += begin.elapsed();
-        }
-        (nanos(spent / ROUNDS), nanos(waited / ROUNDS))
+            (spent, nanos(begin.elapsed()))
+        };
+        let (spent, waited): (Vec<u64>, Vec<u64>) = (0..ROUNDS).map(|_| round()).unzip();
+        median(spent).zip(median(waited))
     });
     let result = waker.join();
     match (sleeper.join(), result) {
-        (Ok(()), Ok(measured)) => measured,
+        (Ok(()), Ok(Some(measured))) => measured,
         _ => (Costs::TABLE.wake, Costs::TABLE.wake_latency),
     }
 }

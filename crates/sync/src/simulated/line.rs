@@ -15,6 +15,8 @@ pub(super) struct Line {
     copies: [AtomicU64; 2],
     /// Virtual time at which the last transfer ends.
     busy: AtomicU64,
+    /// Of a lock: when it is handed to its first waiter next.
+    fair: AtomicU64,
 }
 
 impl Line {
@@ -23,7 +25,22 @@ impl Line {
             of: AtomicU64::new(0),
             copies: [AtomicU64::new(0), AtomicU64::new(0)],
             busy: AtomicU64::new(0),
+            fair: AtomicU64::new(0),
         }
+    }
+
+    /// When the lock is handed to its first waiter next.
+    pub(super) fn fair(&self) -> u64 {
+        self.fair.load(Relaxed)
+    }
+
+    pub(super) fn set_fair(&self, at: u64) {
+        self.fair.store(at, Relaxed);
+    }
+
+    /// Its place in memory, which tells locks apart.
+    pub(super) fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
     }
 
     /// Whether `core` of the simulation `of` can access the line without a transfer. A first touch
@@ -35,6 +52,7 @@ impl Line {
             self.copies[1 - word].store(0, Relaxed);
             self.copies[word].store(bit, Relaxed);
             self.busy.store(0, Relaxed);
+            self.fair.store(0, Relaxed);
             return true;
         }
         let mine = self.copies[word].load(Relaxed);

@@ -50,12 +50,8 @@ impl<T: ?Sized> Mutex<T> {
     #[track_caller]
     fn take(&self) -> parking_lot::MutexGuard<'_, T> {
         let try_it = || self.inner.try_lock();
-        operations::acquire(self.address(), &self.line, WaitKind::Mutex, try_it)
+        operations::acquire(&self.line, WaitKind::Mutex, try_it)
             .unwrap_or_else(|| self.inner.lock())
-    }
-
-    fn address(&self) -> usize {
-        std::ptr::from_ref(&self.line).addr()
     }
 
     /// Locks if the mutex is free.
@@ -91,7 +87,7 @@ impl<T: ?Sized> Drop for MutexGuard<'_, T> {
         if self.guard.is_some() {
             operations::before_release();
             self.guard = None;
-            operations::released(self.mutex.address());
+            operations::released(&self.mutex.line);
         }
     }
 }
@@ -195,7 +191,7 @@ impl Condvar {
         let held = &mut guard.guard;
         let release = || {
             *held = None;
-            operations::released(mutex.address());
+            operations::released(&mutex.line);
         };
         let nanos = until.map(Instant::nanos);
         if let Some(timed_out) = operations::await_signal(self.address(), nanos, release) {

@@ -45,11 +45,11 @@ pub mod unmodelled {
     pub use std::sync::atomic;
 }
 
-/// Calls of a simulated thread to its simulation.
+/// Questions of a simulated thread about its simulation, and its wishes.
 pub mod control {
     use super::{operations, world};
 
-    pub use super::operations::{now, take_profile, this_core};
+    pub use super::operations::{now, take_profile, this_core, trace};
 
     /// Whether the calling thread is a simulated one.
     pub fn is_simulated() -> bool {

@@ -46,6 +46,15 @@ pub fn now() -> Option<u64> {
     me().map(|me| me.world.state.lock().clock(me.id))
 }
 
+/// The number of scheduling points so far, and a number that is equal for equal runs; none outside
+/// of a simulation.
+pub fn trace() -> Option<(u64, u64)> {
+    me().map(|me| {
+        let state = me.world.state.lock();
+        (state.steps, state.trace)
+    })
+}
+
 /// The core of the calling thread; none outside of a simulation.
 pub fn this_core() -> Option<usize> {
     me().map(|me| me.core.get())
@@ -105,14 +114,13 @@ pub(super) fn touch(line: &Line, write: bool, op: Op) {
 /// of a simulation returns none.
 #[track_caller]
 pub(super) fn acquire<G>(
-    address: usize,
     line: &Line,
     kind: WaitKind,
     mut try_it: impl FnMut() -> Option<G>,
 ) -> Option<G> {
     let me = me()?;
     touch(line, true, Op::Lock);
-    let key = Key::Lock(address);
+    let key = Key::Lock(line.address());
     let exclusive = kind != WaitKind::Read;
     let mut came = true;
     loop {
@@ -145,10 +153,10 @@ pub(super) fn before_release() {
 }
 
 /// After a release: the next waiter may go on.
-pub(super) fn released(address: usize) {
+pub(super) fn released(line: &Line) {
     if let Some(me) = me() {
-        me.world.state.lock().released(me.id, Key::Lock(address));
-        // The woken thread may be the first now.
+        me.world.state.lock().released(me.id, line);
+        // The thread that woke up may be the first now.
         me.ahead.set(0);
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::panic::Location;
 
-/// The kinds of waits.
+/// The kind of thing that a thread waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum WaitKind {
     /// A mutex that another thread held.
@@ -34,7 +34,7 @@ impl WaitKind {
 /// The waits of one kind at one place of the code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waited {
-    /// The kind of the wait.
+    /// The kind.
     pub kind: WaitKind,
     /// The call that waited, `file:line`.
     pub site: String,

@@ -15,9 +15,9 @@ pub struct RwLock<T: ?Sized> {
 }
 
 /// The release of a lock after its inner guard is gone.
-struct Release(usize);
+struct Release<'a>(&'a Line);
 
-impl Drop for Release {
+impl Drop for Release<'_> {
     fn drop(&mut self) {
         operations::released(self.0);
     }
@@ -38,21 +38,21 @@ impl Drop for Before {
 pub struct RwLockReadGuard<'a, T: ?Sized> {
     before: Before,
     guard: parking_lot::RwLockReadGuard<'a, T>,
-    release: Release,
+    release: Release<'a>,
 }
 
 /// As `parking_lot::RwLockWriteGuard`.
 pub struct RwLockWriteGuard<'a, T: ?Sized> {
     _before: Before,
     guard: parking_lot::RwLockWriteGuard<'a, T>,
-    _release: Release,
+    _release: Release<'a>,
 }
 
 /// As `parking_lot::MappedRwLockReadGuard`.
 pub struct MappedRwLockReadGuard<'a, T: ?Sized> {
     _before: Before,
     guard: parking_lot::MappedRwLockReadGuard<'a, T>,
-    _release: Release,
+    _release: Release<'a>,
 }
 
 impl<T> RwLock<T> {
@@ -71,23 +71,22 @@ impl<T> RwLock<T> {
 }
 
 impl<T: ?Sized> RwLock<T> {
-    fn address(&self) -> usize {
-        std::ptr::from_ref(&self.line).addr()
-    }
-
-    fn reading<'a>(&self, guard: parking_lot::RwLockReadGuard<'a, T>) -> RwLockReadGuard<'a, T> {
+    fn reading<'a>(&'a self, guard: parking_lot::RwLockReadGuard<'a, T>) -> RwLockReadGuard<'a, T> {
         RwLockReadGuard {
             before: Before,
             guard,
-            release: Release(self.address()),
+            release: Release(&self.line),
         }
     }
 
-    fn writing<'a>(&self, guard: parking_lot::RwLockWriteGuard<'a, T>) -> RwLockWriteGuard<'a, T> {
+    fn writing<'a>(
+        &'a self,
+        guard: parking_lot::RwLockWriteGuard<'a, T>,
+    ) -> RwLockWriteGuard<'a, T> {
         RwLockWriteGuard {
             _before: Before,
             guard,
-            _release: Release(self.address()),
+            _release: Release(&self.line),
         }
     }
 
@@ -95,7 +94,7 @@ impl<T: ?Sized> RwLock<T> {
     #[track_caller]
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
         let try_it = || self.inner.try_read();
-        let guard = operations::acquire(self.address(), &self.line, WaitKind::Read, try_it);
+        let guard = operations::acquire(&self.line, WaitKind::Read, try_it);
         self.reading(guard.unwrap_or_else(|| self.inner.read()))
     }
 
@@ -103,7 +102,7 @@ impl<T: ?Sized> RwLock<T> {
     #[track_caller]
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
         let try_it = || self.inner.try_write();
-        let guard = operations::acquire(self.address(), &self.line, WaitKind::Write, try_it);
+        let guard = operations::acquire(&self.line, WaitKind::Write, try_it);
         self.writing(guard.unwrap_or_else(|| self.inner.write()))
     }
 

@@ -13,9 +13,10 @@ use std::collections::{HashMap, VecDeque};
 use std::panic::Location;
 
 use super::cost::{Placement, Settings};
+use super::line::Line;
 use super::profile::{Profile, WaitKind};
 
-/// The object of a task's wait.
+/// The thing that a task waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Key {
     /// A lock, by address.
@@ -95,8 +96,6 @@ pub(super) struct State {
     waiting: HashMap<Key, VecDeque<Waiter>>,
     /// Locks that were handed to a waiter, which has not run since.
     handed: HashMap<Key, usize>,
-    /// When a lock is next handed over.
-    fair: HashMap<Key, u64>,
     random: u64,
     pub(super) profile: Profile,
     /// Number of scheduling points.
@@ -115,7 +114,6 @@ impl State {
             cores: vec![Core::default(); settings.cores.max(1)],
             waiting: HashMap::new(),
             handed: HashMap::new(),
-            fair: HashMap::new(),
             random: settings.seed ^ 0x9e37_79b9_7f4a_7c15,
             profile: Profile::default(),
             steps: 0,
@@ -300,7 +298,7 @@ impl State {
         woken
     }
 
-    /// Readies a waiter: a spinning one gets the line, a sleeping one has to be woken.
+    /// A task that still spins gets the line; one that sleeps has to be woken.
     fn wake_one(&mut self, by: usize, task: usize) {
         let costs = self.settings.costs;
         let now = self.tasks[by].clock;
@@ -338,7 +336,8 @@ impl State {
 
     /// The running task released the lock: the first waiter that wants it alone wakes up, or all
     /// readers before the first such. One that waited for long gets the lock with that.
-    pub(super) fn released(&mut self, by: usize, key: Key) {
+    pub(super) fn released(&mut self, by: usize, line: &Line) {
+        let key = Key::Lock(line.address());
         let Some(first) = self.waiting.get(&key).and_then(VecDeque::front).copied() else {
             return;
         };
@@ -347,9 +346,8 @@ impl State {
         }
         if first.exclusive {
             let now = self.tasks[by].clock;
-            if self.fair.get(&key).is_none_or(|at| *at <= now) {
-                let next = now + self.draw() % FAIR;
-                self.fair.insert(key, next);
+            if line.fair() <= now {
+                line.set_fair(now + self.draw() % FAIR);
                 self.handed.insert(key, first.task);
             }
             self.wake(by, key, 1);
@@ -455,12 +453,12 @@ impl State {
         names.join(", ")
     }
 
-    /// The waits of all tasks, as [`stuck`](Self::stuck), if the task's time is beyond the longest.
+    /// The list of waiting tasks, if the task's time is beyond the longest.
     pub(super) fn late(&self, id: usize) -> Option<String> {
         (self.tasks[id].clock > self.settings.longest).then(|| self.stuck())
     }
 
-    /// The waits of all tasks, one line each.
+    /// The list of waiting tasks and their places, one line each.
     pub(super) fn stuck(&self) -> String {
         let live = self.tasks.iter().filter(|t| t.status != Status::Done);
         live.map(|task| {

@@ -10,9 +10,9 @@ use super::cost::{Charge, Settings, pin_host};
 use super::operations::{now, point};
 use super::profile::Waited;
 use super::scheduler::State;
-use super::world::{CHEAP, Op, SimulationError, World, processor_time};
+use super::world::{CHEAP, Op, Overhead, SimulationError, World, processor_time};
 
-/// The value that a simulation returned.
+/// The result of a simulation.
 #[derive(Debug)]
 pub struct Outcome<T> {
     /// The result of the first thread.
@@ -23,44 +23,52 @@ pub struct Outcome<T> {
     pub steps: u64,
     /// A number that is equal for equal runs.
     pub trace: u64,
-    /// The places where threads waited since the start, or since
-    /// [`take_profile`](super::control::take_profile), longest first.
+    /// The waits since the start, or since [`take_profile`](super::control::take_profile), longest
+    /// first.
     pub waits: Vec<Waited>,
 }
 
-/// The shim's processor time at a point and at an operation that is none, in ns, by counting the
-/// empty ones.
-fn overhead(settings: Settings) -> (u64, u64) {
-    static KNOWN: OnceLock<(u64, u64)> = OnceLock::new();
+/// The shim's own processor time, by counting operations without work.
+fn overhead(settings: Settings) -> Overhead {
+    static KNOWN: OnceLock<Overhead> = OnceLock::new();
     const ROUNDS: u64 = 20_000;
+    /// Nanoseconds of one round, by a clock.
+    fn each(clock: fn() -> u64, round: impl Fn()) -> u64 {
+        let begin = clock();
+        (0..ROUNDS).for_each(|_| round());
+        (clock() - begin) / ROUNDS
+    }
     *KNOWN.get_or_init(|| {
         let one = Settings {
             cores: 1,
             ..settings
         };
-        let empty = start(one, (0, 0), || {
-            let begin = now().unwrap_or(0);
-            for _ in 0..ROUNDS {
-                let _ = point(Op::Other);
-            }
-            let points = now().unwrap_or(0) - begin;
+        let empty = start(one, Overhead::default(), || {
+            let charged = || now().unwrap_or(0);
+            let point = each(charged, || {
+                point(Op::Other);
+            });
+            let lock = super::Mutex::new(0_u64);
+            let pair = each(charged, || *lock.lock() += 1);
+            let real = parking_lot::Mutex::new(0_u64);
+            let real_pair = each(processor_time, || *std::hint::black_box(&real).lock() += 1);
             let word = super::atomic::AtomicU64::new(0);
-            let begin = processor_time();
-            for _ in 0..ROUNDS {
-                let _ = word.fetch_add(1, Ordering::Relaxed);
-            }
-            let simulated = processor_time() - begin;
+            let atomic = each(processor_time, || {
+                word.fetch_add(1, Ordering::Relaxed);
+            });
             let real = AtomicU64::new(0);
-            let begin = processor_time();
-            for _ in 0..ROUNDS {
-                let _ = std::hint::black_box(&real).fetch_add(1, Ordering::Relaxed);
+            let real_atomic = each(processor_time, || {
+                std::hint::black_box(&real).fetch_add(1, Ordering::Relaxed);
+            });
+            // Each so-manieth atomic is a point, whose cost is known.
+            let rare = point / u64::from(CHEAP);
+            Overhead {
+                point,
+                lock: pair.saturating_sub(real_pair) / 2,
+                small: atomic.saturating_sub(real_atomic + rare),
             }
-            let real = processor_time() - begin;
-            (points / ROUNDS, simulated.saturating_sub(real) / ROUNDS)
         });
-        let (point, atomic) = empty.map_or((0, 0), |outcome| outcome.result);
-        // Each so-manieth atomic is a point, whose cost is known.
-        (point, atomic.saturating_sub(point / u64::from(CHEAP)))
+        empty.map_or_else(|_| Overhead::default(), |outcome| outcome.result)
     })
 }
 
@@ -75,14 +83,14 @@ pub fn run<T: Send + 'static>(
 ) -> Result<Outcome<T>, SimulationError> {
     let overhead = match settings.charge {
         Charge::Measured => overhead(settings),
-        Charge::Table => (0, 0),
+        Charge::Table => Overhead::default(),
     };
     start(settings, overhead, first)
 }
 
 fn start<T: Send + 'static>(
     settings: Settings,
-    overhead: (u64, u64),
+    overhead: Overhead,
     first: impl FnOnce() -> T + Send + 'static,
 ) -> Result<Outcome<T>, SimulationError> {
     static NUMBER: AtomicU64 = AtomicU64::new(1);

@@ -61,13 +61,22 @@ impl Baton {
     }
 }
 
+/// The shim's own processor time, ns: it is taken from what work cost.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Overhead {
+    /// Of a scheduling point.
+    pub(super) point: u64,
+    /// Of taking a lock, and of releasing it.
+    pub(super) lock: u64,
+    /// Of an atomic operation that is no scheduling point.
+    pub(super) small: u64,
+}
+
 pub(super) struct World {
     /// Numbers simulations, from 1.
     pub(super) number: u64,
     pub(super) settings: Settings,
-    /// The shim's own processor time at a scheduling point, and at an operation that is none, in
-    /// ns.
-    pub(super) overhead: (u64, u64),
+    pub(super) overhead: Overhead,
     pub(super) state: Mutex<State>,
     pub(super) batons: Mutex<Vec<Arc<Baton>>>,
     pub(super) end: Mutex<Option<Result<(), SimulationError>>>,
@@ -128,8 +137,8 @@ impl Me {
         let charged = self.charged.take();
         let cheap = u64::from(self.cheap.take());
         if settings.charge == Charge::Measured {
-            let (point, small) = self.world.overhead;
-            let shim = point + cheap * small;
+            let Overhead { point, lock, small } = self.world.overhead;
+            let shim = cheap * small + if op == Op::Lock { lock } else { point };
             let spent = processor_time().saturating_sub(self.last.get());
             let named = if op == Op::Yield { costs.yielding } else { 0 };
             return charged + spent.saturating_sub(shim) + named;

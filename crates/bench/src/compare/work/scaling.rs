@@ -31,7 +31,7 @@ pub(crate) enum Work {
     /// Overwrites a page of a file of its own.
     #[cfg_attr(
         not(feature = "virtual"),
-        expect(dead_code, reason = "of `bench scale`")
+        expect(dead_code, reason = "for `bench scale`")
     )]
     Write,
     /// Overwrites a page of a file of its own, and syncs it.
@@ -39,7 +39,7 @@ pub(crate) enum Work {
     /// Renames a file in a directory of its own.
     #[cfg_attr(
         not(feature = "virtual"),
-        expect(dead_code, reason = "of `bench scale`")
+        expect(dead_code, reason = "for `bench scale`")
     )]
     Rename,
     /// Filebench's varmail, in one directory.
