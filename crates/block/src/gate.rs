@@ -1,6 +1,7 @@
 //! A device whose writes can be held, for tests of waiting and ordering.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use stetfs_sync::timed::{Condvar, Mutex};
 
@@ -9,6 +10,9 @@ use crate::device::{BlockDevice, Read, Write};
 use crate::error::Result;
 use crate::share::{Share, ShareLimits, SharePair};
 use crate::stats::Stats;
+
+/// A time in which any test's request comes.
+const LONG: Duration = Duration::from_secs(30);
 
 #[derive(Default)]
 struct State {
@@ -77,10 +81,14 @@ impl<D: BlockDevice> Gate<D> {
 
 impl<D> Shut<'_, D> {
     /// Waits until a request waits at the gate.
+    ///
+    /// # Panics
+    /// If none comes in time: the waiting test has failed.
     pub fn await_one(&self) {
         let mut state = self.0.state.lock();
         while state.waiting == 0 {
-            self.0.changed.wait(&mut state);
+            let late = self.0.changed.wait_for(&mut state, LONG).timed_out();
+            assert!(!late || state.waiting > 0, "no request came");
         }
     }
 }

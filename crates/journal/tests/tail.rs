@@ -1,86 +1,15 @@
 //! The tail of the log, and slow writes of images to their home locations.
 use std::ops::Range;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::common::frame::use_lane;
 use crate::common::{ALL, BS, Kind, block, crashed, put, start};
-use stetfs_block::{BlockDevice, MemDevice, Read, Result, Stats, Write};
+use stetfs_block::Gate;
 
-/// A device that holds back writes to one block until they are released.
-struct Holding {
-    inner: MemDevice,
-    block: u64,
-    state: Mutex<State>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct State {
-    hold: bool,
-    held: u32,
-}
-
-impl Holding {
-    fn new(inner: MemDevice, block: u64) -> Holding {
-        Holding {
-            inner,
-            block,
-            state: Mutex::default(),
-            changed: Condvar::new(),
-        }
-    }
-
-    fn hold(&self, hold: bool) {
-        self.state.lock().unwrap().hold = hold;
-        self.changed.notify_all();
-    }
-
-    fn wait_until_held(&self) {
-        let state = self.state.lock().unwrap();
-        let (state, _) = self
-            .changed
-            .wait_timeout_while(state, Duration::from_secs(20), |s| s.held == 0)
-            .unwrap();
-        assert!(state.held > 0, "the home write never came");
-    }
-}
-
-impl BlockDevice for Holding {
-    fn size(&self) -> u64 {
-        self.inner.size()
-    }
-    fn sector_size(&self) -> u32 {
-        self.inner.sector_size()
-    }
-    fn read_only(&self) -> bool {
-        false
-    }
-    fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
-        self.inner.read_batch(reads)
-    }
-    fn write_batch(&self, writes: &[Write<'_>]) -> Result<()> {
-        let at = self.block * BS as u64;
-        let touches = |w: &Write<'_>| w.offset <= at && at < w.offset + w.len();
-        if writes.iter().any(touches) {
-            let mut state = self.state.lock().unwrap();
-            if state.hold {
-                state.held += 1;
-                self.changed.notify_all();
-                drop(self.changed.wait_while(state, |s| s.hold).unwrap());
-            }
-        }
-        self.inner.write_batch(writes)
-    }
-    fn flush(&self) -> Result<()> {
-        self.inner.flush()
-    }
-    fn discard(&self, range: Range<u64>) -> Result<()> {
-        self.inner.discard(range)
-    }
-    fn stats(&self) -> Stats {
-        self.inner.stats()
-    }
+/// The bytes of a block on the device.
+fn bytes_of(nr: u64) -> Range<u64> {
+    nr * BS as u64..(nr + 1) * BS as u64
 }
 
 /// A transaction frees a block that is being written home. It is durable, and waits for the write
@@ -89,14 +18,15 @@ impl BlockDevice for Holding {
 #[test]
 fn the_tail_stays_before_a_transaction_that_waited_for_home_writes() {
     for kind in ALL {
-        let device = Arc::new(Holding::new(crate::common::format(kind), 300));
-        let (cache, journal) = start(kind, device.clone());
+        let device = Arc::new(crate::common::format(kind));
+        let gate = Arc::new(Gate::new(device.clone()));
+        let (cache, journal) = start(kind, gate.clone());
         let journal = &journal;
         journal.commit(&put(&cache, journal, 300, 1)).unwrap();
-        device.hold(true);
+        let shut = gate.shut_at(bytes_of(300));
         std::thread::scope(|scope| {
             let checkpoint = scope.spawn(move || journal.checkpoint());
-            device.wait_until_held();
+            shut.await_one();
             let handle = journal.begin(2).unwrap();
             handle.revoke(300, 1).unwrap();
             handle.create(&cache.get(400)).unwrap().fill(4);
@@ -104,7 +34,7 @@ fn the_tail_stays_before_a_transaction_that_waited_for_home_writes() {
             let waits = journal.hold("waits-for-home-writes");
             let commit = scope.spawn(move || journal.commit(&point));
             let until = Instant::now() + Duration::from_secs(20);
-            while block(&crashed(kind, &device.inner), 400) != [4; BS] {
+            while block(&crashed(kind, &device), 400) != [4; BS] {
                 assert!(
                     Instant::now() < until,
                     "{kind:?}: it does not become durable"
@@ -115,12 +45,12 @@ fn the_tail_stays_before_a_transaction_that_waited_for_home_writes() {
             // checkpoint takes next.
             waits.await_one();
             drop(waits);
-            device.hold(false);
+            drop(shut);
             checkpoint.join().unwrap().unwrap();
             commit.join().unwrap().unwrap();
         });
         assert_eq!(
-            block(&crashed(kind, &device.inner), 400),
+            block(&crashed(kind, &device), 400),
             [4; BS],
             "{kind:?}: an acknowledged transaction is gone"
         );
@@ -132,15 +62,15 @@ fn the_tail_stays_before_a_transaction_that_waited_for_home_writes() {
 /// on (checkpoint.K1), and a checkpoint may take it.
 #[test]
 fn what_waits_to_go_home_is_valid() {
-    let device = Arc::new(Holding::new(crate::common::format(Kind::Frame), 300));
-    let (cache, journal) = start(Kind::Frame, device.clone());
+    let gate = Arc::new(Gate::new(crate::common::format(Kind::Frame)));
+    let (cache, journal) = start(Kind::Frame, gate.clone());
     let journal = &journal;
     use_lane(1);
     journal.commit(&put(&cache, journal, 300, 1)).unwrap();
-    device.hold(true);
+    let shut = gate.shut_at(bytes_of(300));
     std::thread::scope(|scope| {
         let checkpoint = scope.spawn(move || journal.checkpoint());
-        device.wait_until_held();
+        shut.await_one();
         let handle = journal.begin(1).unwrap();
         handle.revoke(300, 1).unwrap();
         let frees = handle.stop();
@@ -153,7 +83,7 @@ fn what_waits_to_go_home_is_valid() {
         waits.await_one();
         let (is_valid, too_early) = (journal.is_valid(&beside), journal.is_valid(&frees));
         drop(waits);
-        device.hold(false);
+        drop(shut);
         checkpoint.join().unwrap().unwrap();
         commit.join().unwrap().unwrap();
         assert!(is_valid, "its image is to go home, and it does not count");

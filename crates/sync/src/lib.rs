@@ -17,6 +17,8 @@ use plain::{
 mod held;
 #[cfg(feature = "model")]
 mod model;
+#[cfg(any(feature = "model", feature = "virtual"))]
+mod moment;
 pub mod plain;
 mod points;
 mod rank;

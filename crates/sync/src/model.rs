@@ -5,12 +5,13 @@
 //! Time stands still, and no timeout expires: a wait with a time limit waits without one. A missing
 //! signal is therefore a deadlock, which Shuttle reports.
 
-use std::ops::{Add, AddAssign, Deref, DerefMut};
+use std::ops::{Deref, DerefMut};
 use std::sync::{LockResult, PoisonError};
 use std::time::Duration;
 
 use shuttle::sync as inner;
 
+pub use crate::moment::Instant;
 pub use crossbeam_channel as channel;
 pub use shuttle;
 pub use shuttle::sync::{atomic, mpsc};
@@ -227,36 +228,9 @@ impl<T> DerefMut for RwLockWriteGuard<'_, T> {
     }
 }
 
-/// As `std::time::Instant`; it is always the same moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Instant(Duration);
-
 impl Instant {
-    /// The moment.
+    /// The moment; it is always the same.
     pub const fn now() -> Instant {
-        Instant(Duration::ZERO)
-    }
-
-    /// Time since.
-    pub fn elapsed(&self) -> Duration {
-        Instant::now().duration_since(*self)
-    }
-
-    /// Time from an earlier moment to this one.
-    pub fn duration_since(&self, earlier: Instant) -> Duration {
-        self.0.saturating_sub(earlier.0)
-    }
-}
-
-impl Add<Duration> for Instant {
-    type Output = Instant;
-    fn add(self, time: Duration) -> Instant {
-        Instant(self.0.saturating_add(time))
-    }
-}
-
-impl AddAssign<Duration> for Instant {
-    fn add_assign(&mut self, time: Duration) {
-        *self = *self + time;
+        Instant::at(Duration::ZERO)
     }
 }

@@ -191,7 +191,7 @@ mod tests {
             Err("order=cores needs codec=frames, not codec=jbd2".into())
         );
         // A record of a file could outlive a later commit of a lane.
-        for text in ["zjournal,sync=file", "ijournal,order=cores"] {
+        for text in ["zjournal,sync=file", "ijournal,order=cores", "stet,lanes=2"] {
             let why = refused(text);
             let said = "sync=file needs order=one, not order=cores";
             assert_eq!(why, Err(said.into()), "{text}");

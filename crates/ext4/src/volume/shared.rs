@@ -34,9 +34,10 @@ impl Volume {
     /// # Errors
     /// As `Journal::begin`.
     pub(crate) fn begin(&self, ino: Ino, need: Credits) -> stetfs_journal::Result<Handle<'_>> {
-        let group = ino.saturating_sub(1) / self.geo.inodes_per_group.max(1);
-        let each = self.geo.block_size / u32::from(self.geo.desc_size).max(1);
-        self.journal.begin_near(group / each.max(1), need)
+        let layout = &self.geo.layout;
+        let group = layout.locate_inode(ino).map_or(0, |(group, _)| group);
+        self.journal
+            .begin_near(group / layout.descs_per_block(), need)
     }
 
     /// The current time for new timestamps, in steps of [`TICK`], so that most writes need not

@@ -96,6 +96,12 @@ enum Found {
     Of(&'static OptionDef),
 }
 
+/// Whether a preset names this part. Where several parts take an option, it implies such a one.
+fn is_of_a_preset(part: &Part) -> bool {
+    let named = (part.axis().name(), part.name);
+    PRESETS.iter().any(|preset| preset.set.contains(&named))
+}
+
 fn find(name: &str) -> Option<Found> {
     let axis = Axis::ALL.into_iter().find(|a| a.name() == name);
     let of_part = || {
@@ -180,7 +186,10 @@ impl Composition {
             if Axis::ALL.iter().any(|axis| takes(self.part(*axis))) {
                 continue;
             }
-            let with: Vec<&Part> = PARTS.iter().filter(|p| takes(p)).collect();
+            let mut with: Vec<&Part> = PARTS.iter().filter(|p| takes(p)).collect();
+            if with.iter().any(|part| is_of_a_preset(part)) {
+                with.retain(|part| is_of_a_preset(part));
+            }
             let [part] = with[..] else {
                 let names: Vec<String> = with.iter().map(ToString::to_string).collect();
                 let names: Vec<&str> = names.iter().map(String::as_str).collect();

@@ -124,8 +124,9 @@ impl FlushClock {
 
     /// Announces a commit that is going to ask for a flush.
     pub(super) fn coming(&self) -> Coming<'_> {
-        self.state.lock().coming += 1;
-        Coming(self)
+        let coming = Coming(self);
+        coming.is_here(|s| s.coming += 1);
+        coming
     }
 
     /// As [`flush`](Self::flush). Returns the time that the flush took, if this thread led it.
@@ -148,13 +149,12 @@ impl FlushClock {
             let mine = s.begun;
             drop(s);
             let begun = Instant::now();
-            let flushed = match self.has_barrier() {
-                true => base.device.flush(),
+            let flushed: Result<()> = match self.has_barrier() {
+                true => base.device.flush().map_err(Into::into),
                 false => Ok(()),
             };
-            let flushed = flushed.map_err(Into::into);
             if let Err(e) = &flushed {
-                base.stop(Some(crate::error::JournalError::clone(e)));
+                base.stop(Some(e.clone()));
             }
             led = Some(begun.elapsed());
             s = self.state.lock();
@@ -199,9 +199,10 @@ impl Coming<'_> {
         flushed.map(drop)
     }
 
+    /// Tells the leader of a flush, if it waits for commits.
     fn is_here(&self, change: impl FnOnce(&mut Shared)) {
-        change(&mut self.0.state.lock());
         if self.0.gathers {
+            change(&mut self.0.state.lock());
             self.0.changed.notify_all();
         }
     }

@@ -40,13 +40,6 @@ pub mod atomic {
                     self.inner.store(value, order);
                 }
 
-                /// Sets the value; returns that before.
-                #[track_caller]
-                pub fn swap(&self, value: $value, order: Ordering) -> $value {
-                    touch(&self.line, true, Op::Atomic);
-                    self.inner.swap(value, order)
-                }
-
                 /// Sets the value if it is `current`; returns that before.
                 ///
                 /// # Errors
@@ -138,7 +131,7 @@ pub mod atomic {
             $(
                 atomic!($name, $value);
                 changes!($name, $value:
-                    fetch_add fetch_sub fetch_max fetch_min fetch_or fetch_and fetch_xor);
+                    swap fetch_add fetch_sub fetch_max fetch_min fetch_or fetch_and fetch_xor);
             )+
         };
     }
@@ -148,5 +141,5 @@ pub mod atomic {
         AtomicI8 i8, AtomicI16 i16, AtomicI32 i32, AtomicI64 i64, AtomicIsize isize
     );
     atomic!(AtomicBool, bool);
-    changes!(AtomicBool, bool: fetch_or fetch_and fetch_xor fetch_nand);
+    changes!(AtomicBool, bool: swap fetch_or fetch_and fetch_xor fetch_nand);
 }

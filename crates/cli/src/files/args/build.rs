@@ -66,7 +66,7 @@ pub(crate) enum ImageSize {
 /// Room that stays free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Free {
-    /// Of what the volume has for files, hundredths of a percent.
+    /// A part of what the volume has for files, in hundredths of a percent.
     Percent(u32),
     /// Bytes.
     Bytes(u64),
